@@ -1,0 +1,65 @@
+"""The exception family.
+
+::
+
+    JobDedupError
+    ├── PolicyError            (also ValueError)  a declaration that cannot work
+    ├── FingerprintError       (also TypeError)   an argument without a canonical form
+    ├── DuplicateDispatch                         a refused call, under the strategy ``raise``
+    ├── LockLost                                  a running body no longer holds its lock
+    └── StoreUnavailable                          the lock store cannot be reached
+
+The class docstring is the message when none is given. Every error survives pickling,
+because it may cross a result backend.
+"""
+
+from __future__ import annotations
+
+
+class JobDedupError(Exception):
+    """Something went wrong in django_jobdedup."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message if message is not None else (self.__doc__ or ""))
+
+
+class PolicyError(JobDedupError, ValueError):
+    """A policy that cannot work; the message says what to write instead."""
+
+
+class FingerprintError(JobDedupError, TypeError):
+    """An argument has no canonical form, so equal calls could not be recognised.
+
+    Raised before any lock is taken. Attribute ``argument`` names it, as ``tenant`` or ``rows[3].owner``.
+    """
+
+    def __init__(self, message: str | None = None, argument: str | None = None) -> None:
+        super().__init__(message)
+        self.argument = argument
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.args[0], self.argument)
+
+
+class DuplicateDispatch(JobDedupError):  # noqa: N818 - a fact, as the field names it
+    """An equal job is already in flight; this call was not queued.
+
+    Raised by the strategy ``raise`` to a caller in a view or a task body. Attribute ``holder_id``
+    is the Celery task id of the job that holds the lock, ``fingerprint`` its fingerprint.
+    """
+
+    def __init__(self, message: str | None = None, holder_id: str = "", fingerprint: str = "") -> None:
+        super().__init__(message)
+        self.holder_id = holder_id
+        self.fingerprint = fingerprint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.args[0], self.holder_id, self.fingerprint)
+
+
+class LockLost(JobDedupError):  # noqa: N818
+    """The lock of this execution lapsed and belongs to somebody else now: do not write."""
+
+
+class StoreUnavailable(JobDedupError):  # noqa: N818
+    """The lock store cannot be reached and the policy says on_store_error="raise"."""
