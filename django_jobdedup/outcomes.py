@@ -1,0 +1,105 @@
+"""What can come of a call, of a conflict, of a start, of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """What one dispatch became; the caller reads it from ``result.outcome``."""
+
+    ACCEPTED = "accepted"
+    SUPPRESSED = "suppressed"
+    RESCHEDULED = "rescheduled"
+    UNPROTECTED = "unprotected"
+    OBSERVED = "observed"
+    BYPASSED = "bypassed"
+    #: A publish of our own or a result restored from its id: nothing is known about its dispatch.
+    UNKNOWN = "unknown"
+
+    @property
+    def duplicate(self) -> bool:
+        """Say whether the caller holds the id of somebody else's job."""
+        return self is Outcome.SUPPRESSED
+
+
+class Start(StrEnum):
+    """What one delivery became when a worker was about to start its body."""
+
+    RUN = "run"
+    #: Another delivery of the same id has ended or speaks for it: nothing to do.
+    DONE = "done"
+    SUPERSEDED = "superseded"
+    PUT_OFF = "put_off"
+    SUPPRESSED = "suppressed"
+    #: The store was down and the policy says ``proceed``.
+    UNPROTECTED = "unprotected"
+
+
+class How(StrEnum):
+    """How a run gives its seat back: the argument of the store verb ``finish``."""
+
+    RELEASE = "release"
+    KEEP = "keep"
+    #: This body has published its own id again (retry, replace).
+    HANDOVER = "handover"
+    #: The broker will deliver this message again.
+    REQUEUE = "requeue"
+
+
+@dataclass(frozen=True, slots=True)
+class Suppress:
+    """Decision: no job of its own. ``log`` asks for a warning."""
+
+    log: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Decision: raise ``DuplicateDispatch`` to the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """Decision: publish again under the same id, ``after`` seconds from now."""
+
+    after: float
+
+
+#: What a strategy makes of a conflict.
+Decision = Suppress | Refuse | PutOff
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of one delivery, as the process that learned of it tells the middleware.
+
+    ``reason`` is one word: success, failure, retry, ignore, reject, revoked, expired, terminated,
+    timeout, lost, unknown, rejected. ``result`` is the name of the store's answer.
+    """
+
+    task: str
+    id: str
+    fingerprint: str
+    how: How
+    reason: str
+    result: str = ""
+
+
+class Suppressed(dict[str, str]):
+    """The value of a start that was skipped: it ends as success, so chains and ``get()`` go on.
+
+    A dict, so that every result serializer carries it: ``{"suppressed_by": task_id}``.
+    """
+
+    def __init__(self, by: str) -> None:
+        super().__init__(suppressed_by=by)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self["suppressed_by"],)
+
+    @property
+    def by(self) -> str:
+        """Return the task id of the job that covers this one."""
+        return self["suppressed_by"]
