@@ -1,0 +1,179 @@
+"""What the verbs of a store answer: small frozen values, never exceptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from django_jobdedup.stores.record import Ref, State
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    """The seat is taken, or was this id's before; ``at`` is the store's time."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Refused: ``id`` is the holder that was counted first."""
+
+    id: str
+    state: State
+    since: float
+    until: float
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Joined the waiting holder ``id``; ``publish`` asks for a copy of its message under attempt ``n``."""
+
+    id: str
+    n: int
+    publish: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Publish without a seat: the id has ended for good, or its seat is somebody else's by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The own holder waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """There is no such holder of one's own; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The seat is free; ``refused`` calls had been refused because of it."""
+
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """Others had merged into this holder: it stays, overdue, for somebody to publish."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The body may run. ``args`` are newer arguments if any, ``at`` the store's time of the claim."""
+
+    fence: int
+    at: float
+    args: bytes | None = None
+    starts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """The job ``by`` has taken this one's place."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Another delivery of this id speaks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Not now: ``own`` another delivery of this id runs, else the gate is closed by ``by``."""
+
+    own: bool
+    retry_in: float
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """The due time lies ``retry_in`` seconds ahead."""
+
+    retry_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """Started too often; the holder is removed and the id closed."""
+
+    starts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The lease was moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """This delivery holds nothing (any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The seat is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The seat stays taken until its TTL."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The seat waits for the next message of the same id."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotMine:
+    """The seat is not this delivery's; holders were left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """A dead holder that was swept: ``lost`` was running, ``lapsed`` waiting or kept, ``abandoned`` pending."""
+
+    what: Literal["lost", "lapsed", "abandoned"]
+    ref: Ref
+    id: str
+    name: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """A waiting holder with stored arguments whose time has passed: publish it again as attempt ``n``."""
+
+    ref: Ref
+    id: str
+    n: int
+    args: bytes
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """What one pass over the lapsed part of a shard found."""
+
+    lapses: tuple[Lapse, ...]
+    overdue: tuple[Overdue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """The store did not answer in time; ``error`` says why, in words."""
+
+    error: str
+
+
+AcquireResult = Acquired | Held | Merged | Outside | Unavailable
+ClaimResult = Claimed | Superseded | Done | Busy | Early | Exhausted | Unavailable
+FinishResult = Released | Kept | HandedOver | NotMine | Unavailable
