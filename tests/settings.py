@@ -1,0 +1,35 @@
+"""Settings of the tests: the shop, the jobs of the rig, and one random namespace for every key.
+
+``TEST_NAMESPACE`` is set by the rig (``tests/rig/plugin.py`` for this process, ``tests/rig/environment.py``
+for the workers of one test). Broker, results, locks and journal all live below it, so that no test ever
+flushes a server and two runs may share one.
+"""
+
+from __future__ import annotations
+
+import os
+
+from testproject.settings import *  # noqa: F403
+from testproject.settings import (
+    CELERY_BROKER_TRANSPORT_OPTIONS,
+    CELERY_RESULT_BACKEND_TRANSPORT_OPTIONS,
+    INSTALLED_APPS,
+    REDIS_URL,
+)
+
+TEST_NAMESPACE = os.environ["TEST_NAMESPACE"]
+
+JOURNAL_URL = os.environ.get("JOURNAL_URL", REDIS_URL)
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.jobs"]
+
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "global_keyprefix": f"{TEST_NAMESPACE}:",
+    **CELERY_BROKER_TRANSPORT_OPTIONS,
+}
+CELERY_RESULT_BACKEND_TRANSPORT_OPTIONS = {
+    "global_keyprefix": f"{TEST_NAMESPACE}:",
+    **CELERY_RESULT_BACKEND_TRANSPORT_OPTIONS,
+}
+JOBDEDUP_NAMESPACE = TEST_NAMESPACE
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
