@@ -1,0 +1,231 @@
+"""A call and an execution, frozen, and the message header that joins them.
+
+The sender computes fingerprint and knobs once; they travel in one flat message header. Workers use
+the header and never compute again. Children of a task do not inherit it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final
+
+from django_jobdedup.outcomes import How
+
+if TYPE_CHECKING:
+    from django_jobdedup.policies.unique import Unique
+
+#: Name of our message header; flat, beside Celery's own.
+HEADER: Final = "jobdedup"
+#: Name under which the worker's main process adds the nonce of one delivery.
+NONCE: Final = "jobdedup_nonce"
+#: Version of the header and of the fingerprint in it.
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """All that a worker needs to know of a policy; durations in seconds.
+
+    ``lock`` is the lock type's name, ``name`` the lock name, ``counts``, ``limit`` and ``gate`` the
+    store's knobs, ``keeps`` whether the lock outlives a good end, ``at_dispatch`` whether a waiting
+    seat exists at all, ``execution`` the strategy for a conflict at start in its JSON form.
+    """
+
+    lock: str = "until_executed"
+    name: str = ""
+    counts: str = "PWR"
+    limit: int = 1
+    gate: int = 1
+    ttl: float = 5400.0
+    lease: float = 30.0
+    keeps: bool = False
+    keep_on_failure: bool = False
+    at_dispatch: bool = True
+    max_starts: int = 0
+    execution: Any = "reschedule"
+    on_store_error: str = "proceed"
+    store: str = "default"
+
+
+#: Field of ``Knobs`` to its key on the wire. Part of format 1: never reuse a letter.
+WIRE: Final = {
+    "lock": "l",
+    "name": "b",
+    "counts": "c",
+    "limit": "m",
+    "gate": "g",
+    "ttl": "t",
+    "lease": "e",
+    "keeps": "k",
+    "keep_on_failure": "f",
+    "at_dispatch": "d",
+    "max_starts": "q",
+    "execution": "x",
+    "on_store_error": "r",
+    "store": "a",
+}
+_DEFAULTS: Final = {f.name: f.default for f in fields(Knobs)}
+
+
+def encode_knobs(knobs: Knobs) -> dict[str, Any]:
+    """Return the wire form: only what differs from the defaults of format 1."""
+    return {
+        key: value for name, key in WIRE.items() if (value := getattr(knobs, name)) != _DEFAULTS[name]
+    }
+
+
+def decode_knobs(wire: Mapping[str, Any]) -> Knobs:
+    """Read the wire form; keys that this version does not know are passed over."""
+    return Knobs(**{name: wire[key] for name, key in WIRE.items() if key in wire})
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What travels with a message.
+
+    ``id`` is the token, ``n`` counts hand-overs, ``at`` is the store's time of the acceptance
+    (epoch seconds, 0 without one), ``put_offs`` counts how often this attempt was put off. No
+    ``locks``: this call bypasses its policy. ``refused_by``: found to be a duplicate on reception.
+    """
+
+    id: str
+    shard: int = 0
+    locks: tuple[tuple[str, Knobs], ...] = ()
+    n: int = 0
+    at: float = 0.0
+    put_offs: int = 0
+    refused_by: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the fingerprint of the first lock, or an empty text."""
+        return self.locks[0][0] if self.locks else ""
+
+    @property
+    def knobs(self) -> Knobs:
+        """Return the knobs of the first lock."""
+        return self.locks[0][1]
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON form that every message serializer carries."""
+        wire: dict[str, Any] = {"v": FORMAT, "id": self.id}
+        if self.locks:
+            wire["s"] = self.shard
+            wire["k"] = [[fingerprint, encode_knobs(knobs)] for fingerprint, knobs in self.locks]
+        for key, value in (("n", self.n), ("at", self.at), ("p", self.put_offs), ("by", self.refused_by)):
+            if value:
+                wire[key] = value
+        return wire
+
+    @classmethod
+    def decode(cls, wire: object) -> Header | None:
+        """Read a header; None for a message that has none or one that is not ours to read."""
+        if not isinstance(wire, Mapping) or wire.get("v") != FORMAT or not isinstance(wire.get("id"), str):
+            return None
+        try:
+            return cls(
+                id=wire["id"],
+                shard=int(wire.get("s", 0)),
+                locks=tuple((str(fp), decode_knobs(knobs)) for fp, knobs in wire.get("k", ())),
+                n=int(wire.get("n", 0)),
+                at=float(wire.get("at", 0.0)),
+                put_offs=int(wire.get("p", 0)),
+                refused_by=str(wire.get("by", "")),
+            )
+        except (TypeError, ValueError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One ``delay()``: task name, arguments and the whole of its options, headers included.
+
+    ``due_in`` is the time until it may start (eta, countdown), seconds. ``promised``: somebody waits
+    for this very id (chord, chain, link, or an id given by the caller). ``by_celery``: published by
+    Celery itself, where an error would fail a parent that already ran. ``again``: the header of the
+    job whose id is published once more. ``task_object`` is the task where this process knows it.
+    """
+
+    task: str
+    id: str
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    queue: str = ""
+    due_in: float = 0.0
+    policy: Unique | None = None
+    promised: bool = False
+    by_celery: bool = False
+    counted: bool = False
+    again: Header | None = None
+    header: Header | None = None
+    task_object: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One delivery that is about to start.
+
+    ``late_for`` is the time for which the broker may deliver this message again if the worker dies
+    (0 with early ack), ``visibility`` the broker's visibility timeout, both in seconds.
+    """
+
+    task: str
+    id: str
+    header: Header
+    nonce: str
+    retries: int = 0
+    late_for: float = 0.0
+    visibility: float = 3600.0
+    redelivered: bool = False
+    far: bool = False
+    counted: bool = False
+    task_object: Any = None
+
+
+class Running:
+    """The body that runs here and now: mutable, one per execution, seen only by its own thread."""
+
+    __slots__ = ("active", "execution", "fence", "how", "reason", "republished")
+
+    def __init__(self, execution: Execution) -> None:
+        self.execution = execution
+        #: True from just before the body until just after it.
+        self.active = False
+        #: This body has published its own id again.
+        self.republished = False
+        #: How the seat is given back; None: not here, the main process decides.
+        self.how: How | None = None
+        self.reason = ""
+        self.fence = 0
+
+    def ended(self, how: How | None, reason: str) -> None:
+        """Note how the body ended."""
+        self.active = False
+        self.how, self.reason = how, reason
+
+
+running: ContextVar[Running | None] = ContextVar("jobdedup_running", default=None)
+_untouched: ContextVar[bool] = ContextVar("jobdedup_untouched", default=False)
+
+
+@contextmanager
+def untouched() -> Iterator[None]:
+    """Let publishes within the block pass the hook as they are: a put-off calls nothing at all."""
+    mark = _untouched.set(True)
+    try:
+        yield
+    finally:
+        _untouched.reset(mark)
+
+
+def is_untouched() -> bool:
+    """Say whether publishes pass the hook as they are."""
+    return _untouched.get()
+
+
+#: The rest of a middleware chain.
+Next = Callable[..., Any]
