@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from django_jobdedup.outcomes import How
 
 if TYPE_CHECKING:
-    from django_jobdedup.policies.unique import Unique
+    from django_jobdedup.policies.resolve import Policy
 
 #: Name of our message header; flat, beside Celery's own.
 HEADER: Final = "jobdedup"
@@ -145,7 +145,8 @@ class Call:
 
     ``due_in`` is the time until it may start (eta, countdown), seconds. ``promised``: somebody waits
     for this very id (chord, chain, link, or an id given by the caller). ``by_celery``: published by
-    Celery itself, where an error would fail a parent that already ran. ``again``: the header of the
+    Celery itself, where an error would fail a parent that already ran. ``observed``: no worker with
+    this app is known for the queue, so nothing is locked. ``again``: the header of the
     job whose id is published once more. ``task_object`` is the task where this process knows it.
     """
 
@@ -156,9 +157,10 @@ class Call:
     options: Mapping[str, Any] = field(default_factory=dict)
     queue: str = ""
     due_in: float = 0.0
-    policy: Unique | None = None
+    policy: Policy | None = None
     promised: bool = False
     by_celery: bool = False
+    observed: bool = False
     counted: bool = False
     again: Header | None = None
     header: Header | None = None
@@ -186,10 +188,30 @@ class Execution:
     task_object: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of one delivery, in whichever process learns of it.
+
+    ``nonce`` is empty for a message that never reached a body. ``how`` is None for an end that no
+    body saw (revoked, expired, killed): the seat is free, whether it waits or runs. ``reason`` is
+    one word: success, failure, retry, ignore, reject, exit, revoked, expired, terminated, timeout,
+    lost, unknown, rejected.
+    """
+
+    task: str
+    id: str
+    header: Header
+    nonce: str = ""
+    how: How | None = None
+    reason: str = ""
+    marker_ttl: float = 60.0
+    counted: bool = False
+
+
 class Running:
     """The body that runs here and now: mutable, one per execution, seen only by its own thread."""
 
-    __slots__ = ("active", "execution", "fence", "how", "reason", "republished")
+    __slots__ = ("active", "execution", "fence", "how", "protected", "reason", "republished")
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
@@ -200,6 +222,8 @@ class Running:
         #: How the seat is given back; None: not here, the main process decides.
         self.how: How | None = None
         self.reason = ""
+        #: The store has given us a running seat, with this fence.
+        self.protected = False
         self.fence = 0
 
     def ended(self, how: How | None, reason: str) -> None:
@@ -209,6 +233,8 @@ class Running:
 
 
 running: ContextVar[Running | None] = ContextVar("jobdedup_running", default=None)
+#: True while a task body runs here, with or without a policy; false in what Celery does around it.
+in_body: ContextVar[bool] = ContextVar("jobdedup_in_body", default=False)
 _untouched: ContextVar[bool] = ContextVar("jobdedup_untouched", default=False)
 
 

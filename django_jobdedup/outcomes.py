@@ -1,4 +1,4 @@
-"""What can come of a call, of a conflict, of a start, of a run."""
+"""What can come of a call, of a conflict, of a start; how a seat is given back."""
 
 from __future__ import annotations
 
@@ -69,22 +69,6 @@ class PutOff:
 
 #: What a strategy makes of a conflict.
 Decision = Suppress | Refuse | PutOff
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """The end of one delivery, as the process that learned of it tells the middleware.
-
-    ``reason`` is one word: success, failure, retry, ignore, reject, revoked, expired, terminated,
-    timeout, lost, unknown, rejected. ``result`` is the name of the store's answer.
-    """
-
-    task: str
-    id: str
-    fingerprint: str
-    how: How
-    reason: str
-    result: str = ""
 
 
 class Suppressed(dict[str, str]):

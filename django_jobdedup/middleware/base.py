@@ -1,0 +1,78 @@
+"""The base class of all middleware: every hook, doing nothing.
+
+The product's own features are middleware like a user's; ``JOBDEDUP_MIDDLEWARE`` lists them, the
+first is outermost. Exceptions pass outward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django_jobdedup.call import Call, Ending, Execution
+from django_jobdedup.outcomes import Outcome, Start
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A waiting seat that was taken for a published call: what the confirm needs."""
+
+    store: str
+    shard: int
+    fingerprint: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """What one call became.
+
+    ``id`` is the id that the caller shall hold, ``result`` what Celery answered to the publish (None
+    when nothing was published), ``error`` what to raise to the caller, ``seat`` the seat to confirm.
+    """
+
+    call: Call
+    outcome: Outcome
+    id: str
+    fingerprint: str = ""
+    result: Any = None
+    error: BaseException | None = None
+    seat: Seat | None = None
+
+
+class NotStarted(Exception):  # noqa: N818 - control flow, not an error
+    """Raised within ``execute`` instead of running the body; the worker carries it out.
+
+    ``start`` says what the delivery became, ``by`` whose job stands in the way, ``after`` the
+    seconds until the same id is published again when it is put off.
+    """
+
+    def __init__(self, start: Start, by: str = "", after: float = 0.0, strategy: bool = False) -> None:
+        super().__init__(start.value)
+        self.start = start
+        self.by = by
+        self.after = after
+        #: A strategy chose the delay, so it counts as a put-off.
+        self.strategy = strategy
+
+
+class Middleware:
+    """One feature around dispatch and execution. Subclass it and override what you need."""
+
+    def dispatch(
+        self, calls: Sequence[Call], call_next: Callable[[Sequence[Call]], list[Dispatch]]
+    ) -> list[Dispatch]:
+        """Publish calls: return one ``Dispatch`` a call, in order.
+
+        ``call_next`` takes the calls that shall go on (changed with ``dataclasses.replace`` or fewer)
+        and returns one ``Dispatch`` for each of those.
+        """
+        return call_next(calls)
+
+    def execute(self, execution: Execution, call_next: Callable[[Execution], Any]) -> Any:
+        """Run the body through ``call_next(execution)`` and return its value; never swallow its exceptions."""
+        return call_next(execution)
+
+    def ended(self, ending: Ending) -> None:
+        """Learn of the end of a delivery that no body saw, in the worker's main process."""

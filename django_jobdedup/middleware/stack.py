@@ -1,0 +1,66 @@
+"""The middleware of ``JOBDEDUP_MIDDLEWARE``, composed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+from django_jobdedup.call import Call, Ending, Execution
+from django_jobdedup.conf import conf
+from django_jobdedup.middleware.base import Dispatch, Middleware
+
+
+@cache
+def middleware() -> tuple[Middleware, ...]:
+    """Return the instances, outermost first.
+
+    Raises ImproperlyConfigured for a path that is no middleware.
+    """
+    return tuple(_load(path) for path in conf.MIDDLEWARE)
+
+
+def _load(path: str) -> Middleware:
+    try:
+        loaded = import_string(path)()
+    except ImportError as error:
+        raise ImproperlyConfigured(f"JOBDEDUP_MIDDLEWARE: cannot import {path!r}: {error}.") from error
+    if not isinstance(loaded, Middleware):
+        raise ImproperlyConfigured(
+            f"JOBDEDUP_MIDDLEWARE: {path!r} must subclass django_jobdedup.middleware.base.Middleware."
+        )
+    return loaded
+
+
+def dispatch(calls: Sequence[Call], publish: Callable[[Sequence[Call]], list[Dispatch]]) -> list[Dispatch]:
+    """Pass calls through all middleware down to ``publish``."""
+    chain = publish
+    for layer in reversed(middleware()):
+        chain = partial(layer.dispatch, call_next=chain)
+    return chain(calls)
+
+
+def execute(execution: Execution, body: Callable[[Execution], Any]) -> Any:
+    """Pass an execution through all middleware down to its body."""
+    chain = body
+    for layer in reversed(middleware()):
+        chain = partial(layer.execute, call_next=chain)
+    return chain(execution)
+
+
+def ended(ending: Ending) -> None:
+    """Tell all middleware of an end, innermost first."""
+    for layer in reversed(middleware()):
+        layer.ended(ending)
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == "JOBDEDUP_MIDDLEWARE":
+        middleware.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="jobdedup.middleware")
