@@ -15,6 +15,7 @@ from testproject.settings import (
     CELERY_RESULT_BACKEND_TRANSPORT_OPTIONS,
     INSTALLED_APPS,
     REDIS_URL,
+    from_environment,
 )
 
 TEST_NAMESPACE = os.environ["TEST_NAMESPACE"]
@@ -32,4 +33,8 @@ CELERY_RESULT_BACKEND_TRANSPORT_OPTIONS = {
     **CELERY_RESULT_BACKEND_TRANSPORT_OPTIONS,
 }
 JOBDEDUP_NAMESPACE = TEST_NAMESPACE
+# Most tests dispatch without a worker; the tests of the presence key turn this on.
+JOBDEDUP_REQUIRE_WORKER = False
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+globals().update(from_environment("TESTPROJECT_SETTINGS"))

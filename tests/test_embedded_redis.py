@@ -15,6 +15,8 @@ import redis
 from testproject import embedded_redis
 from testproject.embedded_redis import EmbeddedRedis, GivenRedis, NoRedis, any_redis
 
+from .rig.process import alive
+
 
 def client_of(server: EmbeddedRedis) -> redis.Redis:
     """A client that gives up after a third of a second."""
@@ -89,14 +91,6 @@ def test_it_dies_with_a_killed_parent() -> None:
     while alive(server_pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not alive(server_pid)
-
-
-def alive(pid: int) -> bool:
-    """Tell a running process from one that is gone or only waits to be reaped."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_a_given_url_wins_and_is_never_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
