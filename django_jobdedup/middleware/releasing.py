@@ -1,0 +1,84 @@
+"""Releasing: a running seat is given back by token; a release never fails a finished job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from django_jobdedup import signals
+from django_jobdedup.call import Ending, Execution, running
+from django_jobdedup.outcomes import How
+from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.later import finish_later
+from django_jobdedup.stores.record import Ref
+from django_jobdedup.stores.requests import Finish, Token, Withdraw
+from django_jobdedup.stores.results import Claimed, Gone, NotMine, Unavailable
+
+#: How long an ended id is remembered when the broker cannot have copied it: publish retries, seconds.
+SHORT_MARKER = 60.0
+
+
+def give_back(execution: Execution, claimed: Claimed | None) -> None:
+    """Finish the run that has just ended here; says nothing when the main process has to decide."""
+    current = running.get()
+    if current is None or current.how is None:
+        return
+    ending = Ending(
+        task=execution.task,
+        id=execution.id,
+        header=execution.header,
+        nonce=execution.nonce,
+        how=current.how,
+        reason=current.reason,
+        marker_ttl=marker_life(execution, claimed),
+        counted=execution.counted,
+    )
+    try:
+        _finish(ending, protected=claimed is not None)
+    except Exception as error:
+        signals.report("releasing.give_back", error)
+
+
+def marker_life(execution: Execution, claimed: Claimed | None) -> float:
+    """Return how long the ended id must be remembered, seconds (PROTOCOL, rule 7).
+
+    Twice the visibility timeout where the broker may hold a copy: late ack, a redelivered message,
+    or one that waited for more than half of it.
+    """
+    at = execution.header.at
+    waited = claimed.at - at if claimed is not None and at else 0.0
+    copies = execution.late_for or execution.redelivered or execution.far
+    if copies or waited > execution.visibility / 2:
+        return 2 * execution.visibility
+    return SHORT_MARKER
+
+
+def _finish(ending: Ending, *, protected: bool) -> None:
+    header, how = ending.header, ending.how
+    assert how is not None  # noqa: S101 - callers have looked
+    token = Token(Ref(header.shard, header.fingerprint), header.id, ending.nonce, header.knobs.lease)
+    request = Finish(token, header.n, how, ending.marker_ttl, header.knobs.name, ending.counted)
+    answer = stores[header.knobs.store].finish(request)
+    if isinstance(answer, Unavailable):
+        finish_later(header.knobs.store, request)
+    elif isinstance(answer, NotMine):
+        if protected:
+            signals.send(signals.lock_lost, None, id=header.id, fingerprint=header.fingerprint)
+    else:
+        signals.send(signals.lock_released, None, ending=ending)
+
+
+def release_unseen(ending: Ending) -> None:
+    """Free the seat of a delivery that no body saw the end of, whether it waits or runs.
+
+    First as a waiting seat: that leaves a running one alone. Then, with the delivery's own nonce,
+    as a running one. Both are harmless when the seat is free already.
+    """
+    header = ending.header
+    ref = Ref(header.shard, header.fingerprint)
+    answer = stores[header.knobs.store].withdraw(
+        Withdraw(ref, header.id, n=header.n, waiting=True, marker_ttl=ending.marker_ttl)
+    )
+    if isinstance(answer, Gone) and ending.nonce:
+        _finish(replace(ending, how=How.RELEASE), protected=False)
+    elif not isinstance(answer, Gone | Unavailable):
+        signals.send(signals.lock_released, None, ending=ending)

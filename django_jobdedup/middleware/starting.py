@@ -1,0 +1,110 @@
+"""Starting: the claim of a running seat, and what every answer means for the delivery."""
+
+from __future__ import annotations
+
+from typing import Never
+
+from django_jobdedup.call import Execution, Knobs, running
+from django_jobdedup.middleware.base import NotStarted
+from django_jobdedup.outcomes import PutOff, Start
+from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.process import process_name
+from django_jobdedup.stores.record import Ref
+from django_jobdedup.stores.requests import Claim, Withdraw
+from django_jobdedup.stores.results import (
+    Busy,
+    Claimed,
+    Done,
+    Early,
+    Exhausted,
+    Superseded,
+    Unavailable,
+)
+from django_jobdedup.strategies.base import Conflict
+from django_jobdedup.strategies.registry import strategy
+
+#: Pause before a start is tried again while its store is down and the policy says ``raise``, seconds.
+STORE_DOWN_PAUSE = 15.0
+
+
+def claim(execution: Execution) -> Claimed | None:
+    """Claim the running seat; None when the store is down and the policy says to run anyway.
+
+    Raises NotStarted when the body must not run.
+    """
+    header = execution.header
+    if header.refused_by:
+        raise NotStarted(Start.SUPPRESSED, by=header.refused_by)
+    answer = stores[header.knobs.store].claim(_request(execution))
+    if isinstance(answer, Claimed):
+        current = running.get()
+        if current is not None:
+            current.protected, current.fence = True, answer.fence
+        return answer
+    if isinstance(answer, Unavailable):
+        if header.knobs.on_store_error == "raise":
+            raise NotStarted(Start.PUT_OFF, after=STORE_DOWN_PAUSE)
+        return None
+    if isinstance(answer, Busy) and not answer.own:
+        _closed_gate(execution, answer)
+    _elsewhere(execution, answer)
+
+
+def _request(execution: Execution) -> Claim:
+    header, knobs = execution.header, execution.header.knobs
+    return Claim(
+        ref=Ref(header.shard, header.fingerprint),
+        id=header.id,
+        n=header.n,
+        nonce=execution.nonce,
+        lease=knobs.lease,
+        ttl=knobs.ttl,
+        late=execution.late_for,
+        gate=knobs.gate,
+        max_starts=knobs.max_starts,
+        by=process_name(),
+        name=knobs.name,
+        counted=execution.counted,
+    )
+
+
+def _elsewhere(execution: Execution, answer: Busy | Done | Superseded | Early | Exhausted) -> Never:
+    """Another delivery or job speaks for this one, or its time has not come."""
+    if isinstance(answer, Superseded):
+        raise NotStarted(Start.SUPERSEDED, by=answer.by)
+    if isinstance(answer, Busy | Early):
+        raise NotStarted(Start.PUT_OFF, by=getattr(answer, "by", ""), after=answer.retry_in)
+    raise NotStarted(Start.DONE)
+
+
+def _closed_gate(execution: Execution, busy: Busy) -> Never:
+    """Another job of this lock runs: the strategy decides. Raises NotStarted."""
+    header, knobs = execution.header, execution.header.knobs
+    decision = strategy(_strategy_of(knobs)).decide(
+        Conflict(
+            side="execution",
+            holder_id=busy.by,
+            state="R",
+            retry_in=busy.retry_in,
+            put_offs=header.put_offs,
+            fingerprint=header.fingerprint,
+            task=execution.task,
+        )
+    )
+    if isinstance(decision, PutOff):
+        raise NotStarted(Start.PUT_OFF, by=busy.by, after=decision.after, strategy=True)
+    # Closed for good before it ends as "suppressed", so that no later copy runs after all.
+    stores[knobs.store].withdraw(
+        Withdraw(
+            Ref(header.shard, header.fingerprint),
+            header.id,
+            n=header.n,
+            waiting=True,
+            marker_ttl=2 * execution.visibility,
+        )
+    )
+    raise NotStarted(Start.SUPPRESSED, by=busy.by)
+
+
+def _strategy_of(knobs: Knobs) -> object:
+    return knobs.execution
