@@ -1,0 +1,43 @@
+"""Who waits for this very id, and who is publishing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from celery.signals import beat_embedded_init, beat_init
+
+from django_jobdedup.call import in_body
+
+#: Options with which Celery makes somebody wait for this id, or hang work on its end.
+PROMISES = ("task_id", "chain", "chord", "group_id", "link", "link_error")
+#: Header that Celery's beat adds to what it sends.
+BEAT_HEADER = "celery_beat_task"
+
+_beat = False
+
+
+def is_promised(options: Mapping[str, Any]) -> bool:
+    """Say whether somebody holds a promise for this call, so that it must never be dropped.
+
+    The last step of a chain has no ``chain`` any more: its given task id tells.
+    """
+    return any(options.get(name) for name in PROMISES)
+
+
+def is_by_celery(app: Any, options: Mapping[str, Any]) -> bool:
+    """Say whether Celery itself publishes: beat, or a worker around a body (link, chain step, chord body)."""
+    if _beat or (options.get("headers") or {}).get(BEAT_HEADER):
+        return True
+    return app.current_worker_task is not None and not in_body.get()
+
+
+def _this_is_beat(**_: Any) -> None:
+    global _beat
+    _beat = True
+
+
+def connect() -> None:
+    """Learn whether this process is beat; embedded beat runs in a process of its own as well."""
+    beat_init.connect(_this_is_beat, dispatch_uid="jobdedup.beat")
+    beat_embedded_init.connect(_this_is_beat, dispatch_uid="jobdedup.beat")

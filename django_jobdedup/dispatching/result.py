@@ -1,0 +1,31 @@
+"""What a caller gets: Celery's own result object, marked with what the dispatch became."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django_jobdedup.middleware.base import Dispatch
+from django_jobdedup.outcomes import Outcome
+
+
+def marked(app: Any, done: Dispatch, result_cls: Any = None) -> Any:
+    """Return the result object of a dispatch, with ``duplicate``, ``outcome`` and ``fingerprint`` set.
+
+    For a suppressed call it is one for the holder's id, so ``get()`` waits for the job that covers it.
+    """
+    result = done.result
+    if result is None:
+        result = (result_cls or app.AsyncResult)(done.id)
+    result.outcome = done.outcome
+    result.duplicate = done.outcome.duplicate
+    result.fingerprint = done.fingerprint
+    return result
+
+
+def outcome_of(result: Any) -> Outcome:
+    """Return what the dispatch behind a result became.
+
+    ``Outcome.UNKNOWN`` for a result that was restored from its id, and for a task without a policy.
+    """
+    outcome = getattr(result, "outcome", Outcome.UNKNOWN)
+    return outcome if isinstance(outcome, Outcome) else Outcome.UNKNOWN
