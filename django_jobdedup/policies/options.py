@@ -1,0 +1,137 @@
+"""Each option of ``Unique``: what it accepts, and what it makes of it.
+
+A reader takes what was written and returns the value kept; it raises ValueError with the end of a
+sentence ("needs ..."), or a PolicyError with a whole one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+from django_jobdedup.conf import seconds
+from django_jobdedup.exceptions import PolicyError
+from django_jobdedup.fingerprint.key import check_key
+from django_jobdedup.fingerprint.scope import check_scope
+from django_jobdedup.lock_types.registry import lock_type
+from django_jobdedup.policies.conflicts import read_on_conflict
+from django_jobdedup.suggestion import suggest
+
+
+class Unset(Enum):
+    """The type of ``UNSET``."""
+
+    UNSET = "unset"
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+#: An option that was not written.
+UNSET: Final = Unset.UNSET
+
+
+def _lock(value: object) -> str:
+    return lock_type(value).name
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def _key(value: object) -> Any:
+    check_key(value)
+    return _frozen(value)
+
+
+def _scope(value: object) -> Any:
+    check_scope(value)
+    return _frozen(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"needs a text that is not empty, not {value!r}")
+    return value
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"needs a whole number from 1 on, not {value!r}")
+    return value
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"needs True or False, not {value!r}")
+    return value
+
+
+def _on_store_error(value: object) -> str:
+    if value not in ("proceed", "raise"):
+        raise ValueError(f'needs "proceed" (run without a lock) or "raise", not {value!r}')
+    return str(value)
+
+
+def _max_starts(value: object) -> int | None:
+    if value is None:
+        return None
+    raise PolicyError(
+        f"Unique option max_starts={_count(value)} is not built yet; leave it out. "
+        "Celery's max_retries bounds the retries of a task."
+    )
+
+
+def _canvas(value: object) -> str:
+    if value in ("follow", "mark"):
+        raise PolicyError(f'Unique option canvas="{value}" is not built yet; canvas="run" is, the default.')
+    if value != "run":
+        raise ValueError(f'needs "run", not {value!r}')
+    return "run"
+
+
+def _observe(value: object) -> bool:
+    if _flag(value):
+        raise PolicyError("Unique option observe=True is not built yet; leave it out, or write unique=False.")
+    return False
+
+
+#: Option to its reader, in the order of the signature.
+READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "lock": _lock,
+    "key": _key,
+    "scope": _scope,
+    "lock_name": _text_or_none,
+    "ttl": seconds,
+    "lease": seconds,
+    "limit": _count,
+    "on_conflict": read_on_conflict,
+    "max_starts": _max_starts,
+    "keep_on_failure": _flag,
+    "on_store_error": _on_store_error,
+    "canvas": _canvas,
+    "store": _text,
+    "observe": _observe,
+}
+
+
+def read(option: str, value: object) -> Any:
+    """Return the value that is kept. Raises PolicyError with what to write instead."""
+    try:
+        return READERS[option](value)
+    except PolicyError:
+        raise
+    except ValueError as error:
+        raise PolicyError(f"Unique option {option} {error}.") from None
+
+
+def check_names(given: Mapping[str, object]) -> None:
+    """Refuse options that do not exist. Raises PolicyError with those that do."""
+    for name in given:
+        if name not in READERS:
+            raise PolicyError(f"Unique has no option {name!r}; {suggest(name, READERS)}")
