@@ -1,0 +1,65 @@
+"""Job deduplication for Django and Celery: equal work is queued once and runs once at a time.
+
+Names are loaded on first use, so importing the package costs nothing and touches no model.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from django_jobdedup.dispatching.hook import install, uninstall
+    from django_jobdedup.dispatching.result import outcome_of
+    from django_jobdedup.exceptions import (
+        DuplicateDispatch,
+        FingerprintError,
+        JobDedupError,
+        LockLost,
+        PolicyError,
+        StoreUnavailable,
+    )
+    from django_jobdedup.executing.current import current_lock
+    from django_jobdedup.outcomes import Outcome, Suppressed
+    from django_jobdedup.policies.unique import Unique
+    from django_jobdedup.strategies.reschedule import Reschedule
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DuplicateDispatch",
+    "FingerprintError",
+    "JobDedupError",
+    "LockLost",
+    "Outcome",
+    "PolicyError",
+    "Reschedule",
+    "StoreUnavailable",
+    "Suppressed",
+    "Unique",
+    "current_lock",
+    "install",
+    "outcome_of",
+    "uninstall",
+]
+
+_HOMES = {
+    "Unique": "policies.unique",
+    "Reschedule": "strategies.reschedule",
+    "Outcome": "outcomes",
+    "Suppressed": "outcomes",
+    "current_lock": "executing.current",
+    "outcome_of": "dispatching.result",
+    "install": "dispatching.hook",
+    "uninstall": "dispatching.hook",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'django_jobdedup' has no attribute {name!r}")
+    return getattr(import_module(f"django_jobdedup.{_HOMES.get(name, 'exceptions')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -29,20 +29,25 @@ _guard = threading.Lock()
 def finish_later(alias: str, request: Finish) -> None:
     """Keep a finish for a store that does not answer."""
     global _thread
-    _waiting.append((alias, request))
     with _guard:
+        _waiting.append((alias, request))
         if _thread is None or not _thread.is_alive():
             _thread = threading.Thread(target=_work, name="jobdedup-later", daemon=True)
             _thread.start()
 
 
 def _work() -> None:
-    while _waiting:
+    global _thread
+    while True:
         time.sleep(PAUSE)
         try:
             drain()
         except Exception as error:
             signals.report("stores.later", error)
+        with _guard:  # with finish_later(): nothing is added between the look and the end
+            if not _waiting:
+                _thread = None
+                return
 
 
 def drain() -> None:

@@ -1,0 +1,25 @@
+"""The Django app."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class JobDedupConfig(AppConfig):
+    """Install the hook, the worker's receivers and the checks when Django is ready."""
+
+    name = "django_jobdedup"
+    label = "jobdedup"
+    verbose_name = "Job deduplication"
+
+    def ready(self) -> None:
+        """Do everything that the app does to a process; safe to run again."""
+        from django_jobdedup import checks, signals
+        from django_jobdedup.dispatching import hook, promises
+        from django_jobdedup.executing import worker
+
+        hook.install()
+        promises.connect()
+        worker.connect()
+        signals.connect_logging()
+        checks.register_checks()

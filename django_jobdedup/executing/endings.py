@@ -1,0 +1,59 @@
+"""How a body ended, read from what it raised (measured on Celery 5.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery.exceptions import Ignore, Reject, Retry
+
+from django_jobdedup.call import Running
+from django_jobdedup.outcomes import How
+
+
+def succeeded(current: Running) -> tuple[How, str]:
+    """Return how a body that returned gives its seat back."""
+    if current.republished:
+        return How.HANDOVER, "retry"
+    return _good(current), "success"
+
+
+def _good(current: Running) -> How:
+    return How.KEEP if current.execution.header.knobs.keeps else How.RELEASE
+
+
+def failed(current: Running, error: BaseException) -> tuple[How | None, str]:
+    """Return how a body that raised gives its seat back; None when the main process decides.
+
+    A retry or replace is recognised by "this body has published its own id", never by the
+    exception: a cold shutdown raises Retry without publishing, and a body may fail after its retry.
+    """
+    if current.republished:
+        return How.HANDOVER, "retry"
+    if isinstance(error, Reject):
+        requeued = error.requeue and current.execution.late_for
+        return (How.REQUEUE if requeued else How.RELEASE), "reject"
+    if isinstance(error, Ignore):
+        return _good(current), "ignore"
+    if isinstance(error, Retry):
+        return How.RELEASE, "retry"
+    if isinstance(error, Exception):
+        return _failure(current), "failure"
+    return _exit(current), "exit"
+
+
+def _failure(current: Running) -> How:
+    knobs = current.execution.header.knobs
+    return How.KEEP if knobs.keeps and knobs.keep_on_failure else How.RELEASE
+
+
+def _exit(current: Running) -> How | None:
+    """The process is told to go (terminate, hard limit, cold shutdown) or the body calls ``sys.exit``.
+
+    With late ack the broker may deliver the message again, so the seat waits; the main process frees
+    it if it acks after all. With ``retry_on_worker_lost`` the main process publishes the id again.
+    """
+    execution = current.execution
+    if execution.late_for:
+        return How.REQUEUE
+    task: Any = execution.task_object
+    return None if getattr(task, "retry_on_worker_lost", False) else How.RELEASE

@@ -1,0 +1,56 @@
+"""Putting off: the same id is published again, then this delivery ends; never acked away.
+
+Chord, chain and group options stay, so does the user's retry budget. ``Ignore`` ends the delivery
+without counting in a chord.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any, Final, Never
+
+from celery.exceptions import Ignore, Reject
+
+from django_jobdedup.call import HEADER, NONCE, Execution, untouched
+from django_jobdedup.executing.broker import longest_sleep
+from django_jobdedup.middleware.base import NotStarted
+
+#: Shortest sleep: a put-off must not spin, seconds.
+SHORTEST: Final = 0.1
+#: Pauses between tries of a publish that failed; with early ack this message is the only one left.
+PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+def put_off(task: Any, execution: Execution, stop: NotStarted) -> Never:
+    """Publish this delivery again under its id and end it. Raises Ignore."""
+    request = task.request
+    count = execution.header.put_offs + (1 if stop.strategy else 0)
+    header = replace(execution.header, put_offs=count)
+    headers = {**(request.headers or {}), HEADER: header.encode()}
+    headers.pop(NONCE, None)
+    after = max(SHORTEST, min(stop.after, longest_sleep(task.app)))
+    signature = task.signature_from_request(
+        request, retries=request.retries, countdown=after, headers=headers
+    )
+    _publish(signature, late=bool(task.acks_late))
+    raise Ignore("put off")
+
+
+def _publish(signature: Any, *, late: bool) -> None:
+    """Publish without any lock: a put-off calls nothing at all in the store.
+
+    With late ack a failed publish sends the message itself back; with early ack it is gone from the
+    broker already, so the publish is tried for a while before the error ends the job, visibly.
+    """
+    for pause in (*PAUSES, None):
+        try:
+            with untouched():
+                signature.apply_async(add_to_parent=False)
+            return
+        except Exception as error:
+            if late:
+                raise Reject(f"cannot be put off: {error}", requeue=True) from error
+            if pause is None:
+                raise
+            time.sleep(pause)

@@ -1,0 +1,130 @@
+"""Celery's worker signals, each joined to what the app does then."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
+from celery import signals as celery_signals
+from celery.worker import state
+
+from django_jobdedup import signals
+from django_jobdedup.call import HEADER, NONCE, Ending, Header
+from django_jobdedup.executing.broker import visibility_timeout
+from django_jobdedup.executing.lease import Dying, keeper
+from django_jobdedup.executing.presence import announce
+from django_jobdedup.executing.reception import Delivery, receive
+from django_jobdedup.executing.requests import remember, requests_of
+from django_jobdedup.executing.wrapper import wrap_tasks
+from django_jobdedup.middleware import stack
+
+_main_pid = 0
+
+
+def connect() -> None:
+    """Connect all receivers; safe to call again."""
+    for name, receiver in {
+        "worker_init": on_worker_init,
+        "worker_ready": on_ready,
+        "task_received": on_received,
+        "task_revoked": on_revoked,
+        "task_failure": on_failure,
+        "task_rejected": on_rejected,
+        "task_unknown": on_unknown,
+    }.items():
+        getattr(celery_signals, name).connect(receiver, weak=False, dispatch_uid=f"jobdedup.{name}")
+
+
+def on_worker_init(sender: Any, **_: Any) -> None:
+    """Wrap the tasks: all are imported, no tracer is built."""
+    global _main_pid
+    _main_pid = os.getpid()
+    wrap_tasks(sender.app)
+
+
+def on_ready(sender: Any, **_: Any) -> None:
+    """Say that this worker's queues are attended, and start to keep leases."""
+    queues = list(sender.app.amqp.queues.consume_from)
+    announce(queues)
+    keeper.start(queues)
+
+
+def on_received(sender: Any, request: Any, **_: Any) -> None:
+    """Give the delivery its nonce."""
+    try:
+        delivery = receive(request)
+    except Exception as error:
+        signals.report("worker.on_received", error)
+        raise
+    if delivery is not None:
+        remember(request, delivery)
+        keeper.look_after(delivery)
+
+
+def on_revoked(sender: Any, request: Any, terminated: bool = False, expired: bool = False, **_: Any) -> None:
+    """Free the seat of a revoked, expired or terminated job; a terminated one when its process is gone."""
+    header = Header.decode(request.get(HEADER))
+    if header is None or not header.locks:
+        return
+    reason = "terminated" if terminated else "expired" if expired else "revoked"
+    ending = _ending(sender, header, request.get(NONCE) or "", reason)
+    if terminated:
+        _when_gone(ending, _find(header.id, ending.nonce))
+    else:
+        stack.ended(ending)
+
+
+def on_failure(sender: Any, task_id: str, exception: Any = None, **_: Any) -> None:
+    """Free the seat of a job whose process was lost or hit its hard time limit.
+
+    Celery sends the same signal in the pool's process for plain failures: there the body's own end has
+    done it all. The hard limit sends it twice, and before the process is gone.
+    """
+    if os.getpid() != _main_pid or not isinstance(exception, WorkerLostError | TimeLimitExceeded | Terminated):
+        return
+    reason = "timeout" if isinstance(exception, TimeLimitExceeded) else "lost"
+    for request, delivery in requests_of(task_id):
+        if request not in state.active_requests and not delivery.ending:
+            _when_gone(_ending(sender, delivery.header, delivery.nonce, reason), (request, delivery))
+
+
+def on_rejected(sender: Any, message: Any, **_: Any) -> None:
+    """Free the seat of a message that the worker refuses (content type, invalid task)."""
+    _unread(message.headers, "rejected")
+
+
+def on_unknown(sender: Any, message: Any, **_: Any) -> None:
+    """Free the seat of a message for a task that the worker does not know."""
+    _unread(message.headers, "unknown")
+
+
+def _unread(headers: Mapping[str, Any] | None, reason: str) -> None:
+    header = Header.decode((headers or {}).get(HEADER))
+    if header is not None and header.locks:
+        stack.ended(Ending(task=str((headers or {}).get("task", "")), id=header.id, header=header, reason=reason))
+
+
+def _ending(task: Any, header: Header, nonce: str, reason: str) -> Ending:
+    return Ending(
+        task=task.name,
+        id=header.id,
+        header=header,
+        nonce=nonce,
+        reason=reason,
+        marker_ttl=2 * visibility_timeout(task.app),
+    )
+
+
+def _find(task_id: str, nonce: str) -> tuple[Any, Delivery] | None:
+    return next((found for found in requests_of(task_id) if found[1].nonce == nonce), None)
+
+
+def _when_gone(ending: Ending, found: tuple[Any, Delivery] | None) -> None:
+    """End now if no process of the pool runs the body any more, else as soon as it has gone."""
+    if found is None:
+        stack.ended(ending)
+    else:
+        request, delivery = found
+        keeper.watch(Dying(delivery, ending, request.worker_pid))

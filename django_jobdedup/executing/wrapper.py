@@ -1,0 +1,134 @@
+"""The wrapper around ``task.run``: outermost, so autoretry never sees our exceptions.
+
+Put in place in ``worker_init``: every task module is imported by then, and Celery has not yet built
+its tracers. It works in every pool, and independently of the user's own hooks.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any, Iterator, Never
+
+from celery.exceptions import Ignore
+
+from django_jobdedup import signals
+from django_jobdedup.call import HEADER, NONCE, Execution, Header, Running, in_body, running
+from django_jobdedup.conf import conf
+from django_jobdedup.executing.broker import visibility_timeout
+from django_jobdedup.executing.endings import failed, succeeded
+from django_jobdedup.executing.nonce import new_nonce
+from django_jobdedup.executing.putting_off import put_off
+from django_jobdedup.middleware import stack
+from django_jobdedup.middleware.base import NotStarted
+from django_jobdedup.outcomes import Start, Suppressed
+
+
+def wrap_tasks(app: Any) -> int:
+    """Wrap every task of an app except Celery's own; return how many are new."""
+    tasks = [task for name, task in app.tasks.items() if not name.startswith("celery.")]
+    return sum(wrap(task) for task in tasks)
+
+
+def wrap(task: Any) -> bool:
+    """Wrap one task; False if it is wrapped already."""
+    if hasattr(task.run, "jobdedup"):
+        return False
+    original = task.run
+
+    @functools.wraps(original)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        header = _header(task.request)
+        body = functools.partial(original, *args, **kwargs)
+        return _plain(body) if header is None else _guarded(task, header, body)
+
+    run.jobdedup = True  # type: ignore[attr-defined]
+    task.run = run
+    return True
+
+
+def _header(request: Any) -> Header | None:
+    """Our header, flat on the request; None for a direct call, an eager one, or no policy."""
+    if request.called_directly or request.is_eager or conf.MODE == "off":
+        return None
+    header = Header.decode(request.get(HEADER))
+    return header if header is not None and header.id == request.id else None
+
+
+def _plain(body: Callable[[], Any]) -> Any:
+    with _in_body():
+        return body()
+
+
+@contextmanager
+def _in_body() -> Iterator[None]:
+    mark = in_body.set(True)
+    try:
+        yield
+    finally:
+        in_body.reset(mark)
+
+
+def _guarded(task: Any, header: Header, body: Callable[[], Any]) -> Any:
+    execution = execution_of(task, header)
+    current = Running(execution)
+    mark = running.set(current)
+    try:
+        return stack.execute(execution, lambda _: _run(current, body))
+    except NotStarted as stop:
+        return _carry_out(task, execution, stop)
+    finally:
+        running.reset(mark)
+
+
+def execution_of(task: Any, header: Header) -> Execution:
+    """Return the frozen facts of the delivery that is about to start."""
+    request, visibility = task.request, visibility_timeout(task.app)
+    ttl = header.knobs.ttl if header.locks else 0.0
+    return Execution(
+        task=task.name,
+        id=request.id,
+        header=header,
+        nonce=request.get(NONCE) or new_nonce(),
+        retries=request.retries,
+        late_for=max(ttl, 2 * visibility) if task.acks_late else 0.0,
+        visibility=visibility,
+        redelivered=bool((request.delivery_info or {}).get("redelivered")),
+        far=bool(request.eta) and not header.at,
+        task_object=task,
+    )
+
+
+def _run(current: Running, body: Callable[[], Any]) -> Any:
+    start = Start.RUN if current.protected or not current.execution.header.locks else Start.UNPROTECTED
+    _announce(current.execution, start)
+    current.active = True
+    try:
+        with _in_body():
+            value = body()
+    except BaseException as error:
+        current.ended(*failed(current, error))
+        raise
+    current.ended(*succeeded(current))
+    return value
+
+
+def _carry_out(task: Any, execution: Execution, stop: NotStarted) -> Suppressed | Never:
+    """Do what was decided instead of running the body.
+
+    Raises Ignore where another delivery of this id speaks for it. A superseded or suppressed job has
+    nobody else to speak for it: it ends as success, with a value.
+    """
+    _announce(execution, stop.start, stop.by)
+    if stop.start is Start.PUT_OFF:
+        put_off(task, execution, stop)
+    if stop.start is Start.DONE:
+        raise Ignore("another delivery of this id has run")
+    return Suppressed(stop.by)
+
+
+def _announce(execution: Execution, decision: Start, by: str = "") -> None:
+    signals.send(
+        signals.execution_decided, type(execution.task_object), execution=execution, decision=decision, by=by
+    )
