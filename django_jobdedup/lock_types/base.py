@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-#: Where a newcomer meets a holder: as it is published, or as its body is about to start.
-Side = Literal["dispatch", "execution"]
-
 
 @dataclass(frozen=True, slots=True)
 class LockType:
@@ -24,4 +21,4 @@ class LockType:
     gated: bool
     keeps: bool
     at_dispatch: bool
-    conflicts: tuple[Side, ...]
+    conflicts: tuple[Literal["dispatch", "execution"], ...]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from django_jobdedup.exceptions import PolicyError
-from django_jobdedup.lock_types.base import LockType, Side
-from django_jobdedup.strategies.base import Strategy
+from django_jobdedup.lock_types.base import LockType
+from django_jobdedup.strategies.base import Side, Strategy
 from django_jobdedup.strategies.registry import strategy
 from django_jobdedup.strategies.reschedule import Reschedule
 from django_jobdedup.strategies.skip import Skip

@@ -16,7 +16,8 @@ from django_jobdedup.policies.conflicts import OnConflict, check_on_conflict, st
 from django_jobdedup.policies.json_form import plain
 from django_jobdedup.policies.options import UNSET, Unset, check_names, read
 from django_jobdedup.strategies.base import Strategy
-from django_jobdedup.strategies.reschedule import Duration, Reschedule
+from django_jobdedup.strategies.duration import Duration
+from django_jobdedup.strategies.reschedule import Reschedule
 
 #: Marks the JSON form of a whole policy: such a dict replaces, any other overrides option by option.
 MARK: Final = "policy"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from django_jobdedup.exceptions import PolicyError
-from django_jobdedup.lock_types.base import Side
 from django_jobdedup.outcomes import Decision
+
+#: Where a newcomer meets a holder: as it is published, or as its body is about to start.
+Side = Literal["dispatch", "execution"]
 
 
 @dataclass(frozen=True, slots=True)

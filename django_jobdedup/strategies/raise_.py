@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from django_jobdedup.lock_types.base import Side
 from django_jobdedup.outcomes import Decision, Refuse
-from django_jobdedup.strategies.base import Conflict, Strategy
+from django_jobdedup.strategies.base import Conflict, Side, Strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import ClassVar, Final
 
-from django_jobdedup.conf import seconds
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.outcomes import Decision, PutOff
 from django_jobdedup.strategies.base import Conflict, Strategy
-
-#: A number of seconds or a ``timedelta``.
-Duration = float | timedelta
+from django_jobdedup.strategies.duration import Duration, duration
 
 #: A delay is spread by this part of itself to both sides, so that those put off together come back apart.
 JITTER: Final = 0.2
@@ -63,6 +59,6 @@ class Reschedule(Strategy):
 
 def _seconds(option: str, value: object) -> float:
     try:
-        return seconds(value)
+        return duration(value)
     except ValueError as error:
         raise PolicyError(f"Reschedule option {option} {error}.") from None
