@@ -72,9 +72,7 @@ _DEFAULTS: Final = {f.name: f.default for f in fields(Knobs)}
 
 def encode_knobs(knobs: Knobs) -> dict[str, Any]:
     """Return the wire form: only what differs from the defaults of format 1."""
-    return {
-        key: value for name, key in WIRE.items() if (value := getattr(knobs, name)) != _DEFAULTS[name]
-    }
+    return {key: value for name, key in WIRE.items() if (value := getattr(knobs, name)) != _DEFAULTS[name]}
 
 
 def decode_knobs(wire: Mapping[str, Any]) -> Knobs:

@@ -66,7 +66,11 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _paths(value: object) -> tuple[str, ...]:
-    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(p, str) for p in value):
+    if (
+        isinstance(value, str)
+        or not isinstance(value, Sequence)
+        or not all(isinstance(p, str) for p in value)
+    ):
         raise ValueError(f"needs a list of dotted paths, not {value!r}")
     return tuple(value)
 
@@ -120,13 +124,17 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             "`off` takes our options out of every call and locks nothing."),
     Setting("STORES", {}, _mapping, "dict, in the form of `CACHES`",
             "Lock stores by alias; empty: a Redis store on the cache alias `jobdedup`, else `default`."),
-    Setting("NAMESPACE", "jd", _name, "text", "Prefix of every key: keeps two projects or stages on one Redis apart."),
+    Setting("NAMESPACE", "jd", _name, "text",
+            "Prefix of every key: keeps two projects or stages on one Redis apart."),
     Setting("SCOPE", "django_jobdedup.fingerprint.scope.default_tenant", _callable_or_path,
-            "function or dotted path", 'What `scope="tenant"` means: called without arguments at each dispatch.'),
+            "function or dotted path",
+            'What `scope="tenant"` means: called without arguments at each dispatch.'),
     Setting("TASKS", {}, _mapping, "dict: task name or glob to options",
-            'Policies by task name, also for tasks this process has not imported: `{"shop.*": {"unique": True}}`.'),
-    Setting("DEFAULTS", {}, _mapping, "dict of options", "Options of every `Unique` that does not set them itself."),
-    Setting("MIDDLEWARE", DEFAULT_MIDDLEWARE, _paths, "list of dotted paths", "The middleware; the first is outermost."),
+            'Policies by task name, imported or not: `{"shop.*": {"unique": True}}`.'),
+    Setting("DEFAULTS", {}, _mapping, "dict of options",
+            "Options of every `Unique` that does not set them itself."),
+    Setting("MIDDLEWARE", DEFAULT_MIDDLEWARE, _paths, "list of dotted paths",
+            "The middleware; the first is outermost."),
     Setting("REQUIRE_WORKER", True, _flag, "bool",
             "Lock only for queues on which a worker with this app has been seen."),
     Setting("CONFIRM_WITHIN", 15, seconds, "seconds or timedelta",

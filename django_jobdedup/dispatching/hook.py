@@ -35,8 +35,7 @@ OPTIONS: Final = ("unique", "debounce", "throttle")
 #: Tasks of Celery and of ours pass untouched.
 PASSING: Final = ("celery.", "django_jobdedup.")
 
-_original: Callable[..., Any] = Celery.send_task
-_POSITIONAL: Final = tuple(inspect.signature(_original).parameters)[4:]
+_POSITIONAL: Final = tuple(inspect.signature(Celery.send_task).parameters)[4:]
 
 
 def install() -> None:
@@ -45,16 +44,14 @@ def install() -> None:
     ``AppConfig.ready()`` does it. Call it yourself only in a process that never runs
     ``django.setup()``, such as a bare ``celery call``.
     """
-    global _original
     if not is_installed():
-        _original = Celery.send_task
-        Celery.send_task = _hooked(_original)
+        setattr(Celery, "send_task", _hooked(Celery.send_task))  # noqa: B010 - mypy knows no better way
 
 
 def uninstall() -> None:
     """Take the hook away again; leaves a wrapper alone that somebody else has put around ours."""
     if is_installed():
-        Celery.send_task = _original
+        setattr(Celery, "send_task", Celery.send_task.__wrapped__)  # type: ignore[attr-defined] # noqa: B010
 
 
 def is_installed() -> bool:
@@ -64,10 +61,12 @@ def is_installed() -> bool:
 
 def _hooked(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def send_task(self: Any, name: str, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any) -> Any:
+    def send_task(
+        self: Any, name: str, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any
+    ) -> Any:
         options.update(zip(_POSITIONAL, rest, strict=False))
-        ours = {option: options.pop(option) for option in OPTIONS if option in options}
-        if is_untouched() or name.startswith(PASSING):
+        ours: dict[str, Any] = {option: options.pop(option) for option in OPTIONS if option in options}
+        if is_untouched() or name.startswith(PASSING) or not _is_list(args):
             return original(self, name, args, kwargs, **options)
         if conf.MODE == "off":
             return _off(self, original, name, args, kwargs, options)
@@ -81,6 +80,11 @@ def _hooked(original: Callable[..., Any]) -> Callable[..., Any]:
 
     send_task.jobdedup = True  # type: ignore[attr-defined]
     return send_task
+
+
+def _is_list(args: object) -> bool:
+    """Celery refuses other arguments itself, with its own words."""
+    return args is None or isinstance(args, list | tuple)
 
 
 def _policy(name: str, task_object: Any, ours: dict[str, Any]) -> Policy | None:
@@ -155,7 +159,8 @@ def _call(
 def _queue(app: Any, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> str:
     """The name of the queue that Celery will route this call to."""
     router = options.get("router") or app.amqp.router
-    route = router.route(dict(options), options.get("route_name") or name, args, kwargs, options.get("task_type"))
+    route_name, task_type = options.get("route_name") or name, options.get("task_type")
+    route = router.route(dict(options), route_name, args, kwargs, task_type)
     queue = route.get("queue")
     return str(getattr(queue, "name", queue) or route.get("routing_key") or app.conf.task_default_queue)
 
@@ -167,8 +172,8 @@ def _due_in(app: Any, options: dict[str, Any]) -> float:
         return max(0.0, float(countdown))
     if not eta:
         return 0.0
-    when = maybe_iso8601(eta)
-    now = app.now() if when.tzinfo else datetime.now()  # noqa: DTZ005 - as naive as the eta
+    when: Any = maybe_iso8601(eta)
+    now = app.now() if when.tzinfo else datetime.now()
     return max(0.0, float((when - now).total_seconds()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Event
 from typing import Any
 
 from celery.signals import beat_embedded_init, beat_init
@@ -14,7 +15,7 @@ PROMISES = ("task_id", "chain", "chord", "group_id", "link", "link_error")
 #: Header that Celery's beat adds to what it sends.
 BEAT_HEADER = "celery_beat_task"
 
-_beat = False
+_is_beat = Event()
 
 
 def is_promised(options: Mapping[str, Any]) -> bool:
@@ -27,14 +28,13 @@ def is_promised(options: Mapping[str, Any]) -> bool:
 
 def is_by_celery(app: Any, options: Mapping[str, Any]) -> bool:
     """Say whether Celery itself publishes: beat, or a worker around a body (link, chain step, chord body)."""
-    if _beat or (options.get("headers") or {}).get(BEAT_HEADER):
+    if _is_beat.is_set() or (options.get("headers") or {}).get(BEAT_HEADER):
         return True
     return app.current_worker_task is not None and not in_body.get()
 
 
 def _this_is_beat(**_: Any) -> None:
-    global _beat
-    _beat = True
+    _is_beat.set()
 
 
 def connect() -> None:

@@ -36,7 +36,7 @@ class CurrentLock:
         return not isinstance(answer, Lost)
 
     def check(self) -> None:
-        """Raise LockLost if the seat is somebody else's by now: call it before an effect that must not double."""
+        """Raise LockLost if the seat is somebody else's by now; call it before what must not double."""
         if not self.held:
             raise LockLost
 

@@ -30,7 +30,7 @@ def failed(current: Running, error: BaseException) -> tuple[How | None, str]:
     if current.republished:
         return How.HANDOVER, "retry"
     if isinstance(error, Reject):
-        requeued = error.requeue and current.execution.late_for
+        requeued = getattr(error, "requeue", False) and current.execution.late_for
         return (How.REQUEUE if requeued else How.RELEASE), "reject"
     if isinstance(error, Ignore):
         return _good(current), "ignore"

@@ -19,7 +19,7 @@ from celery.worker import state
 
 from django_jobdedup import signals
 from django_jobdedup.call import Ending
-from django_jobdedup.executing.presence import refresh_presence
+from django_jobdedup.executing.presence import presence
 from django_jobdedup.executing.reception import Delivery, delivery_of
 from django_jobdedup.middleware import stack
 from django_jobdedup.stores.handler import stores
@@ -52,11 +52,9 @@ class LeaseKeeper:
         self._dying: list[Dying] = []
         self._pause = SLOWEST
         self._next_round = 0.0
-        self._queues: Iterable[str] = ()
 
-    def start(self, queues: Iterable[str] = ()) -> None:
+    def start(self) -> None:
         """Start the thread; safe to call again."""
-        self._queues = tuple(queues)
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, name="jobdedup-lease", daemon=True)
             self._thread.start()
@@ -90,7 +88,7 @@ class LeaseKeeper:
         """Renew every lease once."""
         _renew([*running_deliveries(), *(dying.delivery for dying in self._dying)])
         _confirm(far_deliveries())
-        refresh_presence(self._queues)
+        presence.refresh()
 
     def _bury(self) -> None:
         for dying in list(self._dying):

@@ -13,20 +13,26 @@ LIVES: Final = 30 * 86400.0
 #: How often a running worker leaves it anew, seconds.
 AGAIN: Final = 3600.0
 
-_due = 0.0
+
+class Presence:
+    """The queues of this worker, and when their keys are due again."""
+
+    def __init__(self) -> None:
+        self._queues: tuple[str, ...] = ()
+        self._due = 0.0
+
+    def announce(self, queues: Iterable[str]) -> None:
+        """Leave the presence key of each queue in every store."""
+        self._queues = tuple(queues)
+        self._due = time.monotonic() + AGAIN
+        if self._queues:
+            for alias in stores:
+                stores[alias].announce(self._queues, LIVES)
+
+    def refresh(self) -> None:
+        """Leave the keys anew, once an hour."""
+        if time.monotonic() >= self._due:
+            self.announce(self._queues)
 
 
-def announce(queues: Iterable[str]) -> None:
-    """Leave the presence key of each queue in every store."""
-    global _due
-    _due = time.monotonic() + AGAIN
-    names = list(queues)
-    if names:
-        for alias in stores:
-            stores[alias].announce(names, LIVES)
-
-
-def refresh_presence(queues: Iterable[str]) -> None:
-    """Leave the keys anew, once an hour."""
-    if time.monotonic() >= _due:
-        announce(queues)
+presence: Final = Presence()

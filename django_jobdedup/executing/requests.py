@@ -20,7 +20,5 @@ def requests_of(task_id: str) -> list[tuple[Any, Delivery]]:
     """Return the requests of one id with their deliveries."""
     found = ((request, delivery_of(request)) for request in list(_requests.values()))
     return [
-        (request, delivery)
-        for request, delivery in found
-        if delivery is not None and request.id == task_id
+        (request, delivery) for request, delivery in found if delivery is not None and request.id == task_id
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from celery import signals as celery_signals
@@ -14,13 +14,28 @@ from django_jobdedup import signals
 from django_jobdedup.call import HEADER, NONCE, Ending, Header
 from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.lease import Dying, keeper
-from django_jobdedup.executing.presence import announce
+from django_jobdedup.executing.presence import presence
 from django_jobdedup.executing.reception import Delivery, receive
 from django_jobdedup.executing.requests import remember, requests_of
 from django_jobdedup.executing.wrapper import wrap_tasks
 from django_jobdedup.middleware import stack
 
-_main_pid = 0
+
+class MainProcess:
+    """True in the worker's main process, False in the pool processes that it forks."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+
+    def is_here(self) -> None:
+        """Note that this process is the main one."""
+        self._pid = os.getpid()
+
+    def __bool__(self) -> bool:
+        return self._pid == os.getpid()
+
+
+_main: Final = MainProcess()
 
 
 def connect() -> None:
@@ -39,16 +54,14 @@ def connect() -> None:
 
 def on_worker_init(sender: Any, **_: Any) -> None:
     """Wrap the tasks: all are imported, no tracer is built."""
-    global _main_pid
-    _main_pid = os.getpid()
+    _main.is_here()
     wrap_tasks(sender.app)
 
 
 def on_ready(sender: Any, **_: Any) -> None:
     """Say that this worker's queues are attended, and start to keep leases."""
-    queues = list(sender.app.amqp.queues.consume_from)
-    announce(queues)
-    keeper.start(queues)
+    presence.announce(sender.app.amqp.queues.consume_from)
+    keeper.start()
 
 
 def on_received(sender: Any, request: Any, **_: Any) -> None:
@@ -82,7 +95,7 @@ def on_failure(sender: Any, task_id: str, exception: Any = None, **_: Any) -> No
     Celery sends the same signal in the pool's process for plain failures: there the body's own end has
     done it all. The hard limit sends it twice, and before the process is gone.
     """
-    if os.getpid() != _main_pid or not isinstance(exception, WorkerLostError | TimeLimitExceeded | Terminated):
+    if not _main or not isinstance(exception, WorkerLostError | TimeLimitExceeded | Terminated):
         return
     reason = "timeout" if isinstance(exception, TimeLimitExceeded) else "lost"
     for request, delivery in requests_of(task_id):
@@ -103,7 +116,9 @@ def on_unknown(sender: Any, message: Any, **_: Any) -> None:
 def _unread(headers: Mapping[str, Any] | None, reason: str) -> None:
     header = Header.decode((headers or {}).get(HEADER))
     if header is not None and header.locks:
-        stack.ended(Ending(task=str((headers or {}).get("task", "")), id=header.id, header=header, reason=reason))
+        stack.ended(
+            Ending(task=str((headers or {}).get("task", "")), id=header.id, header=header, reason=reason)
+        )
 
 
 def _ending(task: Any, header: Header, nonce: str, reason: str) -> Ending:

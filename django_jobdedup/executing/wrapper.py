@@ -7,9 +7,9 @@ its tracers. It works in every pool, and independently of the user's own hooks.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Iterator, Never
+from typing import Any
 
 from celery.exceptions import Ignore
 
@@ -114,7 +114,7 @@ def _run(current: Running, body: Callable[[], Any]) -> Any:
     return value
 
 
-def _carry_out(task: Any, execution: Execution, stop: NotStarted) -> Suppressed | Never:
+def _carry_out(task: Any, execution: Execution, stop: NotStarted) -> Suppressed:
     """Do what was decided instead of running the body.
 
     Raises Ignore where another delivery of this id speaks for it. A superseded or suppressed job has

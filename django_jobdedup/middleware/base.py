@@ -71,7 +71,7 @@ class Middleware:
         return call_next(calls)
 
     def execute(self, execution: Execution, call_next: Callable[[Execution], Any]) -> Any:
-        """Run the body through ``call_next(execution)`` and return its value; never swallow its exceptions."""
+        """Run the body through ``call_next(execution)``, return its value, let its exceptions pass."""
         return call_next(execution)
 
     def ended(self, ending: Ending) -> None:

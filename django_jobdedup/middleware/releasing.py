@@ -8,7 +8,7 @@ from django_jobdedup import signals
 from django_jobdedup.call import Ending, Execution, running
 from django_jobdedup.outcomes import How
 from django_jobdedup.stores.handler import stores
-from django_jobdedup.stores.later import finish_later
+from django_jobdedup.stores.later import later
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Finish, Token, Withdraw
 from django_jobdedup.stores.results import Claimed, Gone, NotMine, Unavailable
@@ -59,7 +59,7 @@ def _finish(ending: Ending, *, protected: bool) -> None:
     request = Finish(token, header.n, how, ending.marker_ttl, header.knobs.name, ending.counted)
     answer = stores[header.knobs.store].finish(request)
     if isinstance(answer, Unavailable):
-        finish_later(header.knobs.store, request)
+        later.add(header.knobs.store, request)
     elif isinstance(answer, NotMine):
         if protected:
             signals.send(signals.lock_lost, None, id=header.id, fingerprint=header.fingerprint)

@@ -60,9 +60,7 @@ def identify(
         if function is None:
             return None
         raise
-    scope = resolve_scope(
-        policy.scope, queue=queue, tenant=_tenant(), args=args, kwargs=kwargs, task=task
-    )
+    scope = resolve_scope(policy.scope, queue=queue, tenant=_tenant(), args=args, kwargs=kwargs, task=task)
     lock_name = policy.lock_name or task
     text = text_of(scope, lock_name, key)
     return Identity(

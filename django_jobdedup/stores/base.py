@@ -76,7 +76,7 @@ class Store(ABC):
         """Remove a holder if id, state, since and until are still those that were shown."""
 
     @abstractmethod
-    def inspect(self, ref: Ref, id: str = "") -> Record | None | Unavailable:
+    def inspect(self, ref: Ref, id: str = "") -> Record | Unavailable | None:
         """Return the record, dead holders included, or None; with the marker of ``id``."""
 
     @abstractmethod
@@ -88,7 +88,7 @@ class Store(ABC):
         """Return ``{lock name: {what: number}}``, added up over all processes."""
 
     @abstractmethod
-    def announce(self, queues: Iterable[str], ttl: float) -> None | Unavailable:
+    def announce(self, queues: Iterable[str], ttl: float) -> Unavailable | None:
         """Leave the presence key of a worker with this app for each queue, for ``ttl`` seconds."""
 
     @abstractmethod

@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections import deque
+from typing import Final
 
 from django_jobdedup import signals
 from django_jobdedup.stores.handler import stores
@@ -17,53 +18,54 @@ from django_jobdedup.stores.requests import Finish
 from django_jobdedup.stores.results import Unavailable
 
 #: More than this many waiting finishes are not kept: then leases and the reaper do it.
-MOST = 10_000
+MOST: Final = 10_000
 #: Pause between two tries, seconds.
-PAUSE = 1.0
-
-_waiting: deque[tuple[str, Finish]] = deque(maxlen=MOST)
-_thread: threading.Thread | None = None
-_guard = threading.Lock()
+PAUSE: Final = 1.0
 
 
-def finish_later(alias: str, request: Finish) -> None:
-    """Keep a finish for a store that does not answer."""
-    global _thread
-    with _guard:
-        _waiting.append((alias, request))
-        if _thread is None or not _thread.is_alive():
-            _thread = threading.Thread(target=_work, name="jobdedup-later", daemon=True)
-            _thread.start()
+class Later:
+    """The waiting finishes, and the thread that tries them."""
 
+    def __init__(self) -> None:
+        self.reset()
 
-def _work() -> None:
-    global _thread
-    while True:
-        time.sleep(PAUSE)
-        try:
-            drain()
-        except Exception as error:
-            signals.report("stores.later", error)
-        with _guard:  # with finish_later(): nothing is added between the look and the end
-            if not _waiting:
-                _thread = None
+    def reset(self) -> None:
+        """Forget everything. A forked child does: it inherits the queue but not the thread."""
+        self._waiting: deque[tuple[str, Finish]] = deque(maxlen=MOST)
+        self._thread: threading.Thread | None = None
+        self._guard = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, alias: str, request: Finish) -> None:
+        """Keep a finish for a store that does not answer."""
+        with self._guard:
+            self._waiting.append((alias, request))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="jobdedup-later", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            time.sleep(PAUSE)
+            try:
+                self.drain()
+            except Exception as error:
+                signals.report("stores.later", error)
+            with self._guard:  # with add(): nothing comes between the look and the end
+                if not self._waiting:
+                    self._thread = None
+                    return
+
+    def drain(self) -> None:
+        """Try every waiting finish once, in order; stop at the first that is refused again."""
+        while self._waiting:
+            alias, request = self._waiting[0]
+            if isinstance(stores[alias].finish(request), Unavailable):
                 return
+            self._waiting.popleft()
 
 
-def drain() -> None:
-    """Try every waiting finish once, in order; stop at the first that is refused again."""
-    while _waiting:
-        alias, request = _waiting[0]
-        if isinstance(stores[alias].finish(request), Unavailable):
-            return
-        _waiting.popleft()
-
-
-def _forget_in_child() -> None:
-    """A forked child inherits the queue but not the thread: the parent does the work."""
-    global _thread, _guard
-    _waiting.clear()
-    _thread, _guard = None, threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_in_child)
+later: Final = Later()
+os.register_at_fork(after_in_child=later.reset)
