@@ -16,10 +16,10 @@ class JobDedupConfig(AppConfig):
         """Do everything that the app does to a process; safe to run again."""
         from django_jobdedup import checks, signals
         from django_jobdedup.dispatching import hook, promises
-        from django_jobdedup.executing import worker
+        from django_jobdedup.executing import activation
 
         hook.install()
         promises.connect()
-        worker.connect()
+        activation.connect()
         signals.connect_logging()
         checks.register_checks()

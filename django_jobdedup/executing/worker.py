@@ -41,7 +41,6 @@ _main: Final = MainProcess()
 def connect() -> None:
     """Connect all receivers; safe to call again."""
     for name, receiver in {
-        "worker_init": on_worker_init,
         "worker_ready": on_ready,
         "task_received": on_received,
         "task_revoked": on_revoked,
@@ -52,10 +51,11 @@ def connect() -> None:
         getattr(celery_signals, name).connect(receiver, weak=False, dispatch_uid=f"jobdedup.{name}")
 
 
-def on_worker_init(sender: Any, **_: Any) -> None:
-    """Wrap the tasks: all are imported, no tracer is built."""
+def activate(app: Any) -> None:
+    """Make this process a worker's main process: wrap the tasks, listen to what happens to them."""
     _main.is_here()
-    wrap_tasks(sender.app)
+    wrap_tasks(app)
+    connect()
 
 
 def on_ready(sender: Any, **_: Any) -> None:

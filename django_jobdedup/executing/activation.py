@@ -1,0 +1,22 @@
+"""Wake the worker's side up, in workers only.
+
+Every Django process runs this; only ``worker_init`` loads the rest, so a web process imports nothing
+of Celery's worker. At ``worker_init`` all task modules are imported and no tracer is built yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery.signals import worker_init
+
+
+def connect() -> None:
+    """Listen for the start of a worker; safe to call again."""
+    worker_init.connect(_on_worker_init, weak=False, dispatch_uid="jobdedup.worker_init")
+
+
+def _on_worker_init(sender: Any, **_: Any) -> None:
+    from django_jobdedup.executing import worker
+
+    worker.activate(sender.app)
