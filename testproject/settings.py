@@ -79,6 +79,9 @@ CACHES: dict[str, dict[str, Any]] = {
     },
 }
 
+SHOP_RECOMPUTE_SECONDS = 0.0
+"""How long a recomputation takes beside its queries: the demo slows it down."""
+
 CELERY_BROKER_URL = REDIS_URL
 CELERY_RESULT_BACKEND = REDIS_URL
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {}
@@ -91,8 +94,8 @@ def merge(values: dict[str, Any]) -> None:
     """Put values over the settings of this module; a dict joins the one that stands there."""
     for name, value in values.items():
         current = globals().get(name)
-        both = isinstance(current, dict) and isinstance(value, dict)
-        globals()[name] = {**current, **value} if both else value
+        joined = isinstance(current, dict) and isinstance(value, dict)
+        globals()[name] = dict(current or {}, **value) if joined else value
 
 
 def from_environment(name: str) -> dict[str, Any]:
