@@ -135,3 +135,16 @@ def check_names(given: Mapping[str, object]) -> None:
     for name in given:
         if name not in READERS:
             raise PolicyError(f"Unique has no option {name!r}; {suggest(name, READERS)}")
+
+
+def check_options(options: Mapping[str, Any], where: str) -> None:
+    """Refuse unknown options and wrong values, each by itself; pairs need the whole policy.
+
+    Raises PolicyError that names ``where``.
+    """
+    try:
+        check_names(options)
+        for name, value in options.items():
+            read(name, value)
+    except PolicyError as error:
+        raise PolicyError(f"{where}: {error}") from None
