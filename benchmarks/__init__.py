@@ -1,0 +1,1 @@
+"""Timings of the product, as ratios measured side by side in one run."""
