@@ -46,6 +46,14 @@ def row_of(value: Any) -> tuple[str, object, str] | None:
             f"is an unsaved or deleted {meta.label}, so no row stands for it. "
             "Save it before the dispatch, or pass the values that identify the job"
         )
-    cast = [field.to_python(part) for field, part in zip(meta.pk_fields, parts, strict=True)]
-    key = cast if isinstance(pk, tuple) else cast[0]
-    return meta.concrete_model._meta.label, key, state.db or "default"
+    cast = _cast(meta, parts)
+    return meta.concrete_model._meta.label, cast if isinstance(pk, tuple) else cast[0], state.db or "default"
+
+
+def _cast(meta: Any, parts: tuple[Any, ...]) -> list[Any]:
+    from django.core.exceptions import ValidationError
+
+    try:
+        return [field.to_python(part) for field, part in zip(meta.pk_fields, parts, strict=True)]
+    except ValidationError:
+        raise Refusal(f"is a {meta.label} whose primary key is not a value of its field. Reload it") from None
