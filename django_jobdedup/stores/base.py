@@ -18,6 +18,7 @@ from django_jobdedup.stores.results import (
     AcquireResult,
     ClaimResult,
     Confirmed,
+    Event,
     FinishResult,
     Gone,
     Lost,
@@ -86,6 +87,13 @@ class Store(ABC):
     @abstractmethod
     def counters(self) -> dict[str, dict[str, int]] | Unavailable:
         """Return ``{lock name: {what: number}}``, added up over all processes."""
+
+    @abstractmethod
+    def events(self, shard: int, after: str = "", limit: int = 100) -> list[Event] | Unavailable:
+        """Return what was abnormal in a shard, oldest first, behind the event whose key is ``after``.
+
+        Capped at about 10,000 a shard, and gone ``JOBDEDUP_GRACE`` after the last one.
+        """
 
     @abstractmethod
     def announce(self, queues: Iterable[str], ttl: float) -> Unavailable | None:

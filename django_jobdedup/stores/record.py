@@ -50,10 +50,14 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a store knows of one fingerprint, dead holders included; ``marker`` is that of the id asked for."""
+    """What a store knows of one fingerprint, dead holders included; ``marker`` is that of the id asked for.
+
+    ``now`` is the store's time of the answer; ``attention`` the record's place in a list of locks.
+    """
 
     ref: Ref
     name: str
     holders: tuple[Holder, ...]
     marker: Marker | None = None
     now: float = 0.0
+    attention: float = 0.0

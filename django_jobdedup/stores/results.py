@@ -137,11 +137,15 @@ class NotMine:
     """The seat is not this delivery's; holders were left alone."""
 
 
+#: What a dead holder was: ``lost`` running, ``lapsed`` waiting or kept, ``abandoned`` pending.
+Lapsed = Literal["lost", "lapsed", "abandoned"]
+
+
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """A dead holder that was swept: ``lost`` was running, ``lapsed`` waiting or kept, ``abandoned`` pending."""
+    """A dead holder that was swept."""
 
-    what: Literal["lost", "lapsed", "abandoned"]
+    what: Lapsed
     ref: Ref
     id: str
     name: str
@@ -165,6 +169,25 @@ class Reaped:
 
     lapses: tuple[Lapse, ...]
     overdue: tuple[Overdue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something abnormal that a verb has met; ``key`` is its place in the shard's stream, ``at`` store time.
+
+    ``what`` is ``lost``, ``lapsed``, ``abandoned`` (swept by any verb, the reaper's included), ``lock_lost``
+    (a finish that held nothing; ``other`` is its nonce), ``superseded`` (``other`` is the newcomer),
+    ``withdrawn`` (``other`` calls were refused by it or merged into it), ``exhausted`` or ``removed``.
+    """
+
+    key: str
+    what: str
+    at: float
+    ref: Ref
+    id: str
+    name: str
+    by: str
+    other: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,144 @@
+"""Lock stores by alias, as ``JOBDEDUP_STORES`` names them: ``stores["default"]``.
+
+Without the setting there is one store, on the django-redis cache alias ``jobdedup``, else ``default``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+from django_jobdedup.conf import conf
+from django_jobdedup.stores.base import Store
+
+logger = logging.getLogger("django_jobdedup")
+
+REDIS_STORE: Final = "django_jobdedup.stores.redis.store.RedisStore"
+REDIS_CACHE: Final = "django_redis.cache.RedisCache"
+
+NO_STORE: Final = (
+    "django_jobdedup has no lock store. Add a Redis cache alias for it:\n\n"
+    "    CACHES = {\n"
+    "        ...,\n"
+    '        "jobdedup": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"},\n'
+    "    }\n\n"
+    "or, in the tests of one process:\n\n"
+    '    JOBDEDUP_STORES = {"default": {"BACKEND": "django_jobdedup.stores.memory.MemoryStore"}}'
+)
+SHARED_CACHE: Final = (
+    'Locks are kept in the cache alias "default": its clear() deletes every lock and eviction forgets locks. '
+    'Add a cache alias "jobdedup" with a Redis database of its own and maxmemory-policy noeviction.'
+)
+
+
+class StoreHandler:
+    """The stores of this process by alias, each made at first use and shared by all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stores: dict[str, Store] = {}
+        self._warned = False
+
+    def __getitem__(self, alias: str) -> Store:
+        """Return the store; raises ImproperlyConfigured, saying what to write, if there is none."""
+        store = self._stores.get(alias)
+        if store is None:
+            store = self._stores.setdefault(alias, self._make(alias))
+        return store
+
+    def __contains__(self, alias: object) -> bool:
+        return alias in self._configured()
+
+    def __iter__(self) -> Iterator[str]:
+        """Go over the aliases."""
+        return iter(self._configured())
+
+    def all(self) -> list[Store]:
+        """Return every store."""
+        return [self[alias] for alias in self]
+
+    def reset(self) -> None:
+        """Forget every store, so that the next use reads the settings anew."""
+        self._stores = {}
+
+    def _make(self, alias: str) -> Store:
+        configured = self._configured()
+        if alias not in configured:
+            known = ", ".join(map(repr, configured))
+            raise ImproperlyConfigured(
+                f"There is no lock store {alias!r}: add it to JOBDEDUP_STORES or use one of {known}."
+            )
+        options = configured[alias]
+        _check(alias, options)
+        made = _backend(alias, options)(alias, options.get("LOCATION", ""), options.get("OPTIONS", {}))
+        if not isinstance(made, Store):
+            raise ImproperlyConfigured(
+                f"JOBDEDUP_STORES[{alias!r}]: BACKEND {options['BACKEND']} is not a "
+                "django_jobdedup.stores.base.Store."
+            )
+        return made
+
+    def _configured(self) -> Mapping[str, Any]:
+        return conf.STORES or {"default": {"BACKEND": REDIS_STORE, "LOCATION": self._cache_alias()}}
+
+    def _cache_alias(self) -> str:
+        if _is_redis("jobdedup"):
+            return "jobdedup"
+        if not _is_redis("default"):
+            raise ImproperlyConfigured(NO_STORE)
+        if not self._warned:
+            self._warned = True
+            logger.warning(SHARED_CACHE)
+        return "default"
+
+
+KNOWN: Final = ("BACKEND", "LOCATION", "OPTIONS")
+
+
+def _check(alias: str, options: Any) -> None:
+    where = f"JOBDEDUP_STORES[{alias!r}]"
+    if not isinstance(options, Mapping) or "BACKEND" not in options:
+        raise ImproperlyConfigured(f'{where} needs a dict with "BACKEND", for example {REDIS_STORE!r}.')
+    unknown = set(options) - set(KNOWN)
+    if unknown:
+        raise ImproperlyConfigured(
+            f"{where}: unknown keys {', '.join(sorted(map(str, unknown)))}; use {', '.join(KNOWN)}."
+        )
+
+
+def _backend(alias: str, options: Mapping[str, Any]) -> Any:
+    try:
+        return import_string(options["BACKEND"])
+    except ImportError as error:
+        raise ImproperlyConfigured(
+            f"JOBDEDUP_STORES[{alias!r}]: BACKEND {options['BACKEND']!r} cannot be imported: {error}"
+        ) from error
+
+
+def _is_redis(alias: str) -> bool:
+    """Say whether a cache alias is one of django-redis, subclasses included."""
+    backend = settings.CACHES.get(alias, {}).get("BACKEND", "")
+    try:
+        found, redis_cache = import_string(backend), import_string(REDIS_CACHE)
+    except ImportError:
+        return False
+    return isinstance(found, type) and issubclass(found, redis_cache)
+
+
+#: The stores of this process.
+stores = StoreHandler()
+
+
+def _reset(*, setting: str, **_: Any) -> None:
+    if setting == "CACHES" or setting.startswith("JOBDEDUP_"):
+        stores.reset()
+
+
+setting_changed.connect(_reset, dispatch_uid="jobdedup.stores")

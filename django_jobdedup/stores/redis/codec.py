@@ -1,0 +1,212 @@
+"""Between values and words: requests to script arguments, replies to results. Milliseconds on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from django_jobdedup.stores import results
+from django_jobdedup.stores.record import Holder, Marker, Record, Ref, State
+from django_jobdedup.stores.redis.scripts import Word
+from django_jobdedup.stores.requests import Acquire, Claim
+
+FINAL: Final = -1
+SUPERSEDED: Final = -3
+
+
+def milliseconds(seconds: float) -> int:
+    """Return whole milliseconds, never less than none."""
+    return max(round(seconds * 1000), 0)
+
+
+def text(value: bytes) -> str:
+    """Return a reply as text."""
+    return value.decode()
+
+
+def acquire_words(request: Acquire) -> tuple[Word, ...]:
+    """Return the five arguments of one request to ``acquire.lua``."""
+    merge = request.merge
+    flags = (
+        request.again
+        | request.received << 1
+        | request.counted << 2
+        | (request.args is not None) << 3
+        | (merge is not None) << 4
+    )
+    wait, most = (0, -1) if merge is None else (milliseconds(merge.wait), _bound(merge.max_wait))
+    knobs = (
+        f"{request.counts} {request.limit} {request.on_waiting} {milliseconds(request.due_in)} "
+        f"{milliseconds(request.ttl)} {milliseconds(request.pending)} {wait} {most} {flags}"
+    )
+    return request.id, knobs, request.by, request.name, request.args or b""
+
+
+def _bound(seconds: float | None) -> int:
+    return -1 if seconds is None else milliseconds(seconds)
+
+
+def acquire_result(row: list[Any]) -> results.AcquireResult:
+    """Read one answer of ``acquire.lua``."""
+    match row[0]:
+        case b"A":
+            return results.Acquired(row[1] / 1000)
+        case b"H":
+            return results.Held(text(row[1]), _state(row[2]), row[3] / 1000, row[4] / 1000, text(row[5]))
+        case b"M":
+            return results.Merged(text(row[1]), row[2], row[3] == 1)
+    return results.Outside()
+
+
+def claim_words(request: Claim) -> tuple[Word, ...]:
+    """Return the arguments of ``claim.lua``."""
+    return (
+        request.id,
+        request.n,
+        request.nonce,
+        milliseconds(request.lease),
+        milliseconds(request.ttl),
+        milliseconds(request.late),
+        request.gate,
+        request.max_starts,
+        int(request.counted),
+        request.by,
+        request.name,
+    )
+
+
+def claim_result(row: list[Any]) -> results.ClaimResult:
+    """Read the answer of ``claim.lua``."""
+    match row[0]:
+        case b"C":
+            return results.Claimed(row[1], row[2] / 1000, row[3] if row[4] else None, row[5])
+        case b"S":
+            return results.Superseded(text(row[1]))
+        case b"B":
+            return results.Busy(row[1] == 1, row[2] / 1000, text(row[3]))
+        case b"E":
+            return results.Early(row[1] / 1000)
+        case b"X":
+            return results.Exhausted(row[1])
+    return results.Done()
+
+
+def withdraw_result(row: list[Any]) -> results.Withdrawn | results.Owed | results.Gone:
+    """Read the answer of ``withdraw.lua`` or ``remove.lua``."""
+    match row[0]:
+        case b"W":
+            return results.Withdrawn(row[1])
+        case b"O":
+            return results.Owed()
+    return results.Gone()
+
+
+FINISHED: Final[dict[str, results.FinishResult]] = {
+    "released": results.Released(),
+    "kept": results.Kept(),
+    "handed_over": results.HandedOver(),
+    "not_mine": results.NotMine(),
+}
+
+
+def reaped(shard: int, rows: list[list[Any]]) -> results.Reaped:
+    """Read the answer of ``reap.lua``."""
+    return results.Reaped(
+        tuple(
+            results.Lapse(_lapse(what), Ref(shard, text(fp)), text(id), text(name), text(by))
+            for what, fp, id, name, by in rows[0]
+        ),
+        tuple(
+            results.Overdue(Ref(shard, text(fp)), text(id), n, args, text(name))
+            for fp, id, n, args, name in rows[1]
+        ),
+    )
+
+
+def holder(row: list[Any]) -> Holder:
+    """Read one holder of a record."""
+    return Holder(
+        id=text(row[0]),
+        state=_state(row[1]),
+        nonce=text(row[2]),
+        lease=row[3] / 1000,
+        until=row[4] / 1000,
+        due=row[5] / 1000,
+        first=row[6] / 1000,
+        since=row[7] / 1000,
+        ttl=row[8] / 1000,
+        over=tuple(text(id) for id in row[9] or ()),
+        args=row[10],
+        merged=row[11],
+        starts=row[12],
+        refused=row[13],
+        fence=row[14],
+        by=text(row[15]),
+    )
+
+
+def marker(row: list[Any]) -> Marker | None:
+    """Read a marker; one that ends nothing (it only keeps the answer of a withdrawal) is none."""
+    if not row or row[1] == -2:
+        return None
+    if row[1] == SUPERSEDED:
+        return Marker(superseded_by=text(row[2]))
+    return Marker(final=True) if row[1] == FINAL else Marker(n=row[1])
+
+
+def record(ref: Ref, rows: list[Any]) -> Record | None:
+    """Read the answer of ``inspect.lua``."""
+    now, name, holders, mark = rows
+    found = marker(mark)
+    if not holders and found is None:
+        return None
+    return Record(ref, text(name), tuple(map(holder, holders)), found, now / 1000)
+
+
+def listed(shard: int, rows: list[Any]) -> list[Record]:
+    """Read the answer of ``list.lua``."""
+    now, found = rows
+    return [
+        Record(
+            Ref(shard, text(fingerprint)),
+            text(name),
+            tuple(map(holder, holders)),
+            now=now / 1000,
+            attention=attention / 1000,
+        )
+        for fingerprint, attention, name, holders in found
+    ]
+
+
+def event(shard: int, key: bytes, fields: Mapping[bytes, bytes]) -> results.Event:
+    """Read one entry of the event stream."""
+    read = {text(name): text(value) for name, value in fields.items()}
+    return results.Event(
+        key=text(key),
+        what=read["what"],
+        at=int(read["at"]) / 1000,
+        ref=Ref(shard, read["fingerprint"]),
+        id=read["id"],
+        name=read["name"],
+        by=read["by"],
+        other=read["other"],
+    )
+
+
+def _state(value: bytes) -> State:
+    return cast("State", text(value))
+
+
+def _lapse(value: bytes) -> results.Lapsed:
+    return cast("results.Lapsed", text(value))
+
+
+def counted(hashes: list[Mapping[bytes, bytes]]) -> dict[str, dict[str, int]]:
+    """Read the counters of all shards into ``{lock name: {what: number}}``."""
+    numbers: dict[str, dict[str, int]] = {}
+    for fields in hashes:
+        for field, number in fields.items():
+            name, _, what = text(field).rpartition("\x1f")
+            of_name = numbers.setdefault(name, {})
+            of_name[what] = of_name.get(what, 0) + int(number)
+    return numbers

@@ -1,0 +1,169 @@
+-- Ask for waiting seats.
+-- KEYS: index, events, counters; then lock and marker of each request.
+-- ARGV: then five of each request: id, knobs, by, name, args.
+-- knobs: counts limit on_waiting due ttl pending wait max_wait flags; max_wait -1 is none;
+-- flags: 1 again, 2 received, 4 counted, 8 with args, 16 with a merge rule.
+
+local KNOBS = '^(%a*) (%d+) (%a+) (%d+) (%d+) (%d+) (%d+) (-?%d+) (%d+)$'
+
+local function flag(flags, bit)
+  return flags % (2 * bit) >= bit
+end
+
+local function request_at(i)
+  local counts, limit, on_waiting, due, ttl, pending, wait, max_wait, flags = string.match(ARGV[i + 2], KNOBS)
+  flags = tonumber(flags)
+  return {
+    id = ARGV[i + 1], by = ARGV[i + 3], name = ARGV[i + 4], args = flag(flags, 8) and ARGV[i + 5],
+    counts = counts, limit = tonumber(limit), on_waiting = on_waiting, due = now + tonumber(due),
+    ttl = tonumber(ttl), pending = tonumber(pending), wait = tonumber(wait), max_wait = tonumber(max_wait),
+    again = flag(flags, 1), received = flag(flags, 2), counted = flag(flags, 4), merges = flag(flags, 16),
+  }
+end
+
+local function due_of(request, first)
+  if not (request.merges and request.wait > 0) then
+    return request.due
+  end
+  local due = now + request.wait
+  return request.max_wait >= 0 and min(due, first + request.max_wait) or due
+end
+
+local function own(record, holder, request, swept)
+  if holder[STATE] == 'P' then
+    holder[UNTIL] = now + request.pending
+    if request.received then
+      to_waiting(record, holder)
+    end
+  elseif holder[STATE] == 'R' and request.again then
+    -- A message of this id is about to exist: from now on a lapsed lease does not free the seat.
+    holder[DUE] = request.due
+    holder[UNTIL] = max(holder[UNTIL], request.due + request.ttl)
+  elseif not swept then
+    return { 'A', holder[SINCE] }
+  end
+  save(record)
+  return { 'A', holder[SINCE] }
+end
+
+local function add(record, request, over)
+  local holder = new_holder(request.id, 'P', request.by)
+  if request.merges and request.wait > 0 then
+    holder[FIRST] = now
+  end
+  holder[DUE] = due_of(request, now)
+  holder[TTL] = request.ttl
+  holder[UNTIL] = now + request.pending
+  holder[ARGS] = request.args
+  holder[OVER] = over
+  table.insert(record.holders, holder)
+  record.name = request.name ~= '' and request.name or record.name
+  if request.received then
+    to_waiting(record, holder)
+  end
+  save(record)
+  return { 'A', now }
+end
+
+local function refuse(record, holder, swept)
+  holder[REFUSED] = holder[REFUSED] + 1
+  if swept then
+    save(record)
+  else
+    save_quietly(record)
+  end
+  return { 'H', holder[ID], holder[STATE], holder[SINCE], deadline(holder), holder[BY] }
+end
+
+local function merge(record, holder, request)
+  local asked = 'm' .. request.id
+  if holder[LAST] ~= asked and holder[LAST] ~= asked .. '!' then
+    local overdue, due = holder[UNTIL] <= now, holder[DUE]
+    holder[MERGED] = holder[MERGED] + 1
+    if request.merges and request.wait > 0 then
+      holder[FIRST] = holder[FIRST] > 0 and holder[FIRST] or now
+      holder[DUE] = due_of(request, holder[FIRST])
+      if holder[STATE] == 'W' then
+        holder[UNTIL] = holder[DUE] + holder[TTL]
+      end
+    else
+      holder[DUE] = min(due, request.due)
+    end
+    if overdue then
+      holder[STATE] = 'P'
+      holder[UNTIL] = now + request.pending
+    end
+    -- The answer is kept with the id, so that a lost reply can be asked for again.
+    holder[LAST] = (overdue or holder[DUE] < due) and asked .. '!' or asked
+  end
+  holder[ARGS] = request.args or holder[ARGS]
+  save(record)
+  local marker = marker_of(call('GET', prefix .. 'mark:' .. holder[ID]))
+  return { 'M', holder[ID], ended(marker) + 1, holder[LAST] == asked .. '!' and 1 or 0 }
+end
+
+local function conflict(record, request, counted, waiting, swept)
+  local on_waiting = request.on_waiting
+  if on_waiting == 'soonest' then
+    on_waiting = 'over'
+    for _, holder in ipairs(waiting) do
+      if holder[DUE] <= request.due then
+        on_waiting = 'keep'
+      end
+    end
+  end
+  if #waiting == 0 or on_waiting == 'keep' then
+    return 'held', refuse(record, counted[1], swept)
+  elseif on_waiting == 'merge' then
+    return 'merged', merge(record, waiting[#waiting], request)
+  end
+  local over = {}
+  for i, holder in ipairs(waiting) do
+    over[i] = holder[ID]
+  end
+  return 'acquired', add(record, request, over)
+end
+
+local function decide(record, marker, request)
+  if is_final(marker) then
+    return 'outside', { 'O' }
+  end
+  local swept = sweep(record, request.id)
+  local holder = holder_of(record, request.id)
+  if holder then
+    return nil, own(record, holder, request, swept)
+  end
+  local counted, waiting = {}, {}
+  for _, other in ipairs(record.holders) do
+    if string.find(request.counts, other[STATE], 1, true) then
+      counted[#counted + 1] = other
+      if waits(other) then
+        waiting[#waiting + 1] = other
+      end
+    end
+  end
+  if #counted < request.limit then
+    return 'acquired', add(record, request, false)
+  elseif request.again then
+    if swept then
+      save(record)
+    end
+    return 'outside', { 'O' }
+  end
+  return conflict(record, request, counted, waiting, swept)
+end
+
+local answers = {}
+for i = 0, #KEYS / 2 - 2.5 do
+  local key = KEYS[2 * i + 4]
+  local request = request_at(5 * i)
+  local raw = call('MGET', key, KEYS[2 * i + 5])
+  local record = record_of(string.sub(key, #prefix + 6), key, raw[1])
+  local what, answer = decide(record, marker_of(raw[2]), request)
+  if what and request.counted then
+    count(request.name, what)
+  end
+  answers[i + 1] = answer
+end
+trim()
+return answers

@@ -1,0 +1,101 @@
+-- Ask for a running seat.
+-- KEYS: index, events, counters, lock, marker, fence.
+-- ARGV: id, n, nonce, lease, ttl, late, gate, max_starts, counted (0 or 1), by, name.
+
+local id, n, nonce = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local lease, ttl, late = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local gate, max_starts, by, name = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[10], ARGV[11]
+local record = load(KEYS[4])
+local marker = marker_of(call('GET', KEYS[5]))
+
+local function next_fence()
+  local fence = max(tonumber(call('GET', KEYS[6]) or 0) + 1, micros)
+  call('SET', KEYS[6], string.format('%.0f', fence), 'PX', GRACE)
+  return fence
+end
+
+local function claimed(holder)
+  return { 'C', holder[FENCE], holder[SINCE], holder[ARGS] or '', holder[ARGS] and 1 or 0, holder[STARTS] }
+end
+
+local function exhaust(holder, place)
+  table.remove(record.holders, place)
+  event('exhausted', record, holder)
+  save(record)
+  write_marker(KEYS[5], { now + max(late, MINUTE), FINAL, nonce, holder[STARTS] })
+  return { 'X', holder[STARTS] }
+end
+
+local function start(holder)
+  if not holder then
+    holder = new_holder(id, 'R', by)
+    table.insert(record.holders, holder)
+  end
+  supersede(record, holder)
+  holder[STATE], holder[NONCE], holder[LEASE] = 'R', nonce, now + lease
+  holder[UNTIL] = late > 0 and now + max(ttl, late) or 0
+  holder[FIRST], holder[SINCE], holder[TTL], holder[BY] = 0, now, ttl, by
+  holder[STARTS] = holder[STARTS] + 1
+  holder[FENCE] = next_fence()
+  if name ~= '' then
+    record.name = name
+  end
+  save(record)
+  return claimed(holder)
+end
+
+-- When the gate is shut: the live runs of others, and the end of the first lease among them.
+local function others()
+  local number, soonest, who = 0, math.huge, ''
+  for _, other in ipairs(record.holders) do
+    if other[ID] ~= id and runs(other) then
+      number = number + 1
+      if other[LEASE] < soonest then
+        soonest, who = other[LEASE], other[ID]
+      end
+    end
+  end
+  return number, soonest, who
+end
+
+local function decide()
+  if marker and marker[2] == SUPERSEDED then
+    return 'superseded', { 'S', marker[3] }
+  elseif is_final(marker) and marker[4] and marker[3] == nonce then
+    return 'exhausted', { 'X', marker[4] }
+  elseif is_final(marker) or ended(marker) >= n then
+    return 'done', { 'D' }
+  end
+  local holder = holder_of(record, id)
+  if holder and holder[STATE] == 'R' and holder[NONCE] == nonce then
+    return 'claimed', claimed(holder)
+  elseif holder and runs(holder) then
+    return 'busy', { 'B', 1, holder[LEASE] - now, id }
+  elseif holder and holder[STATE] == 'K' and not dead(holder) then
+    return 'done', { 'D' }
+  end
+  local swept = sweep(record, id)
+  local place
+  holder, place = holder_of(record, id)
+  local number, soonest, who = others()
+  local what, answer
+  if holder and holder[FIRST] > 0 and holder[DUE] > now then
+    what, answer = 'early', { 'E', holder[DUE] - now }
+  elseif gate > 0 and number >= gate then
+    what, answer = 'busy', { 'B', 0, soonest - now, who }
+  elseif holder and max_starts > 0 and holder[STARTS] >= max_starts then
+    return 'exhausted', exhaust(holder, place)
+  else
+    return 'claimed', start(holder)
+  end
+  if swept then
+    save(record)
+  end
+  return what, answer
+end
+
+local what, answer = decide()
+if ARGV[9] == '1' then
+  count(name, what)
+end
+return answer

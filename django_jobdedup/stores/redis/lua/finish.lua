@@ -1,0 +1,74 @@
+-- Give a running seat back, and remember the ended id in the same step.
+-- KEYS: index, events, counters, lock, marker.
+-- ARGV: id, n, nonce, how (release, keep, handover, requeue), marker_ttl, counted (0 or 1), name.
+
+local id, n, nonce, how = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local record = load(KEYS[4])
+local marker = marker_of(call('GET', KEYS[5]))
+local final = how == 'release' or how == 'keep'
+
+-- A lost reply is asked for again, or a second process saw the same ending: the same answer.
+local function repeated(holder)
+  if is_final(marker) and marker[3] == nonce and not marker[4] then
+    return holder and holder[STATE] == 'K' and 'kept' or 'released'
+  elseif holder and holder[STATE] ~= 'R' and holder[LAST] == 'n' .. nonce then
+    return 'handed_over'
+  end
+end
+
+-- Only the owner's own end closes the id; anybody else can only close the attempt he ran.
+local function mark(owner)
+  if marker and (marker[2] == SUPERSEDED or marker[2] == FINAL) then
+    return
+  end
+  local life = max(now + tonumber(ARGV[5]), marker and marker[1] or 0)
+  write_marker(KEYS[5], owner and { life, FINAL, nonce } or { life, max(n, ended(marker)) })
+end
+
+local function give_back(holder, place)
+  if how == 'release' then
+    table.remove(record.holders, place)
+    return 'released'
+  end
+  holder[NONCE], holder[LEASE], holder[SINCE] = '', 0, now
+  if how == 'keep' then
+    holder[STATE], holder[ARGS] = 'K', false
+    holder[UNTIL] = holder[DUE] + holder[TTL]
+    return 'kept'
+  end
+  -- The next message of this id waits from now, or from its eta.
+  holder[STATE], holder[LAST] = 'W', 'n' .. nonce
+  holder[DUE] = max(holder[DUE], now)
+  holder[UNTIL] = holder[DUE] + holder[TTL]
+  return 'handed_over'
+end
+
+local function decide()
+  local holder, place = holder_of(record, id)
+  local before = repeated(holder)
+  if before then
+    return before
+  end
+  local mine = holder and holder[STATE] == 'R' and holder[NONCE] == nonce
+  if how ~= 'requeue' then
+    mark(mine and final)
+  end
+  local swept = sweep(record, id)
+  if mine then
+    holder, place = holder_of(record, id)
+    local what = give_back(holder, place)
+    save(record)
+    return what
+  elseif swept then
+    save(record)
+  end
+  record.name = record.name ~= '' and record.name or ARGV[7]
+  event('lock_lost', record, { id, [BY] = '' }, nonce)
+  return 'not_mine'
+end
+
+local what = decide()
+if ARGV[6] == '1' then
+  count(ARGV[7], what)
+end
+return what

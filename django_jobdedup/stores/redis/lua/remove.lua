@@ -1,0 +1,19 @@
+-- Remove a holder if it is still the one that was shown.
+-- KEYS: index, events, counters, lock, marker. ARGV: id, state, since, until.
+
+local record = load(KEYS[4])
+local holder, place = holder_of(record, ARGV[1])
+if not holder then
+  local marker = marker_of(call('GET', KEYS[5]))
+  return marker and marker[2] == WITHDRAWN and { 'W', marker[4] } or { 'G' }
+elseif holder[STATE] ~= ARGV[2] or holder[SINCE] ~= tonumber(ARGV[3]) or holder[UNTIL] ~= tonumber(ARGV[4]) then
+  return { 'G' }
+end
+table.remove(record.holders, place)
+event('removed', record, holder)
+save(record)
+if not marker_of(call('GET', KEYS[5])) then
+  -- Ends nothing: it keeps the answer for a caller whose reply was lost.
+  write_marker(KEYS[5], { now + MINUTE, WITHDRAWN, '', holder[REFUSED] })
+end
+return { 'W', holder[REFUSED] }

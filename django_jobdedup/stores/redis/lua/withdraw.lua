@@ -1,0 +1,54 @@
+-- Give a waiting seat back.
+-- KEYS: index, events, counters, lock, marker. ARGV: id, n, waiting (0 or 1), marker_ttl.
+
+local id, n, waiting, marker_ttl = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1', tonumber(ARGV[4])
+local record = load(KEYS[4])
+local marker = marker_of(call('GET', KEYS[5]))
+local swept = sweep(record, id)
+local holder, place = holder_of(record, id)
+
+local function leave(answer)
+  if swept then
+    save(record)
+  end
+  return answer
+end
+
+local function remove(kind)
+  local refused = holder and holder[REFUSED] or 0
+  if holder then
+    table.remove(record.holders, place)
+    if refused + holder[MERGED] > 0 then
+      event('withdrawn', record, holder, string.format('%.0f', refused + holder[MERGED]))
+    end
+  end
+  save(record)
+  if kind == FINAL or ended(marker) < 0 then
+    -- The marker keeps the answer for a caller whose reply was lost.
+    write_marker(KEYS[5], { max(now + marker_ttl, marker and marker[1] or 0), kind, '', refused })
+  end
+  return { 'W', refused }
+end
+
+if waiting then
+  if is_final(marker) and marker[3] == '' and marker[4] and not holder then
+    return leave({ 'W', marker[4] })
+  elseif marker and (marker[2] == SUPERSEDED or marker[2] == FINAL or marker[2] >= n) then
+    return leave({ 'G' })
+  elseif holder and not waits(holder) then
+    return leave({ 'G' })
+  end
+  return remove(FINAL)
+end
+
+if not holder and marker and marker[2] == WITHDRAWN then
+  return leave({ 'W', marker[4] })
+elseif not holder or holder[STATE] ~= 'P' then
+  return leave({ 'G' })
+elseif holder[MERGED] > 0 then
+  -- Others have merged into it: it stays, overdue, for somebody to publish.
+  holder[UNTIL] = min(holder[UNTIL], now)
+  save(record)
+  return { 'O' }
+end
+return remove(WITHDRAWN)
