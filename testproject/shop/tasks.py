@@ -16,6 +16,8 @@ from django.db import transaction
 from django.db.models import F, Sum
 from django.utils import timezone
 
+from django_jobdedup import Reschedule, Unique
+
 from .models import Invoice, Report, Tenant
 
 
@@ -29,7 +31,7 @@ def recompute_tenant(tenant_id: int) -> str:
     return f"{total:.2f}"
 
 
-@shared_task(unique={"key": ["tenant_id", "period"], "ttl": timedelta(hours=2), "lease": 10})
+@shared_task(unique=Unique(key=["tenant_id", "period"], ttl=timedelta(hours=2), lease=10))
 def build_report(tenant_id: int, period: str, requested_by: str | None = None) -> int:
     """Build the report of one period. Who asked is no part of the key: two who ask share one report."""
     year, month = period.split("-")
@@ -39,7 +41,7 @@ def build_report(tenant_id: int, period: str, requested_by: str | None = None) -
     return report.pk
 
 
-@shared_task(unique={"lock": "while_executing", "key": "tenant_id"})
+@shared_task(unique=Unique("while_executing", key="tenant_id", on_conflict=Reschedule(after=1, up_to=30)))
 def import_sales(tenant_id: int, sales: dict[str, str]) -> int:
     """Write sales, number to amount. Two imports of one tenant never run at once, and all of them run."""
     with transaction.atomic():
@@ -50,19 +52,19 @@ def import_sales(tenant_id: int, sales: dict[str, str]) -> int:
     return len(sales)
 
 
-@shared_task(unique={"lock": "until_and_while_executing", "key": "tenant_id"})
+@shared_task(unique=Unique("until_and_while_executing", key="tenant_id"))
 def refresh_prices(tenant_id: int) -> None:
     """Take over new prices. One runs and one waits: what changes during a run gets a run of its own."""
     time.sleep(settings.SHOP_RECOMPUTE_SECONDS)
 
 
-@shared_task(unique={"lock": "until_executing", "key": "invoice_id"})
+@shared_task(unique=Unique("until_executing", key="invoice_id"))
 def remind(invoice_id: int) -> bool:
     """Remind of an open invoice. Asked twice before it starts, it goes out once; asked later, again."""
     return Invoice.objects.filter(pk=invoice_id, paid_at=None).exists()
 
 
-@shared_task(unique={"lock": "until_expired", "key": [], "ttl": timedelta(hours=20)})
+@shared_task(unique=Unique("until_expired", key=[], ttl=timedelta(hours=20)))
 def close_day() -> int:
     """Close the day for all tenants: once a night, however many schedulers send it."""
     return Invoice.objects.filter(paid_at__lt=timezone.now()).count()

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 import pytest
 import redis
 
-from testproject.embedded_redis import EmbeddedRedis, GivenRedis, any_redis
+if TYPE_CHECKING:
+    from testproject.embedded_redis import EmbeddedRedis, GivenRedis
 
 SERVER: pytest.StashKey[GivenRedis | EmbeddedRedis] = pytest.StashKey()
 
@@ -21,6 +23,10 @@ SERVER: pytest.StashKey[GivenRedis | EmbeddedRedis] = pytest.StashKey()
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
     """Start or take a Redis and tell the settings, of this process and of all it starts, where it is."""
+    # testproject.celery names its own settings when nobody has; so ours must stand before its import.
+    os.environ["DJANGO_SETTINGS_MODULE"] = early_config.getini("DJANGO_SETTINGS_MODULE")
+    from testproject.embedded_redis import any_redis
+
     server = any_redis()
     server.__enter__()
     early_config.stash[SERVER] = server
@@ -31,7 +37,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 
 def put_away(server: GivenRedis | EmbeddedRedis) -> None:
-    """End a server of ours; on somebody else's delete the keys of this run, by name, and nothing more."""
+    """Delete the keys of this run, by name, where the server stays; end a server of ours."""
+    from testproject.embedded_redis import GivenRedis
+
     if isinstance(server, GivenRedis):
         with redis.Redis.from_url(server.url) as client:
             for key in client.scan_iter(match=f"*{os.environ['TEST_NAMESPACE']}*", count=1000):
