@@ -1,0 +1,117 @@
+"""Strategies: a conflict in, a decision out."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_jobdedup.exceptions import PolicyError
+from django_jobdedup.outcomes import PutOff, Refuse, Suppress
+from django_jobdedup.strategies.base import Conflict
+from django_jobdedup.strategies.duration import LONGEST
+from django_jobdedup.strategies.log import Log
+from django_jobdedup.strategies.raise_ import Raise
+from django_jobdedup.strategies.reschedule import Reschedule
+from django_jobdedup.strategies.skip import Skip
+
+CONFLICT = Conflict(side="dispatch", holder_id="the-holder")
+
+
+def longest(low, high):
+    return high
+
+
+def shortest(low, high):
+    return low
+
+
+@pytest.mark.parametrize(
+    ("strategy", "decision"),
+    [(Skip(), Suppress(log=False)), (Log(), Suppress(log=True)), (Raise(), Refuse())],
+)
+def test_a_strategy_decides_without_looking_anywhere(strategy, decision):
+    assert strategy.decide(CONFLICT) == decision
+
+
+@pytest.mark.parametrize("strategy", [Skip(), Log(), Raise(), Reschedule()])
+def test_every_strategy_keeps_a_waiting_holder(strategy):
+    assert strategy.on_waiting == "keep"
+
+
+@pytest.mark.parametrize("strategy", [Skip(), Log(), Raise(), Reschedule(7, up_to=70)])
+def test_a_strategy_survives_pickling(strategy):
+    assert pickle.loads(pickle.dumps(strategy)) == strategy
+
+
+@pytest.mark.parametrize("strategy", [Skip(), Log(), Reschedule()])
+@pytest.mark.parametrize("side", ["dispatch", "execution"])
+def test_most_strategies_stand_at_both_sides(strategy, side):
+    strategy.check_side(side)
+
+
+def test_raise_stands_at_dispatch_only():
+    Raise().check_side("dispatch")
+    with pytest.raises(PolicyError) as caught:
+        Raise().check_side("execution")
+
+    assert str(caught.value) == (
+        'on_conflict="raise" cannot stand at execution: a start has no caller to raise to. '
+        'Write "log" to end it with a warning, or "reschedule" to run it later.'
+    )
+
+
+def test_a_rescheduled_job_is_put_off_by_its_delay():
+    put_off = Reschedule(after=100).decide(CONFLICT)
+
+    assert isinstance(put_off, PutOff)
+    assert 80 <= put_off.after <= 120
+
+
+def test_the_delay_doubles_with_each_put_off_up_to_the_longest():
+    strategy = Reschedule(after=5, up_to=300)
+
+    assert [strategy.delay(n, shortest) for n in range(8)] == [4, 8, 16, 32, 64, 128, 240, 240]
+
+
+def test_the_delay_is_spread_by_a_fifth_to_both_sides_but_never_above_the_longest():
+    strategy = Reschedule(after=5, up_to=300)
+
+    assert [strategy.delay(n, longest) for n in range(8)] == [6, 12, 24, 48, 96, 192, 300, 300]
+
+
+@given(st.floats(0.001, 1000), st.floats(0, 1000), st.integers(0, 10_000))
+def test_no_delay_leaves_its_bounds(after, more, put_offs):
+    strategy = Reschedule(after=after, up_to=after + more)
+
+    assert 0.8 * after <= strategy.delay(put_offs) <= after + more
+
+
+def test_durations_may_be_timedeltas():
+    assert Reschedule(timedelta(seconds=5), up_to=timedelta(minutes=5)) == Reschedule(5, up_to=300)
+
+
+@pytest.mark.parametrize("option", ["after", "up_to"])
+@pytest.mark.parametrize("wrong", [0, -1, True, "5", None, float("nan"), float("inf"), timedelta(0)])
+def test_what_is_no_duration_is_refused(option, wrong):
+    with pytest.raises(PolicyError, match=rf"Reschedule option {option} needs a number of seconds above 0"):
+        Reschedule(**{option: wrong})
+
+
+@pytest.mark.parametrize("wrong", [LONGEST + 1, 10**400, timedelta.max])
+def test_a_duration_of_more_than_ten_years_is_refused(wrong):
+    with pytest.raises(PolicyError, match=r"option up_to needs at most ten years \(315360000 seconds\)"):
+        Reschedule(up_to=wrong)
+
+
+def test_a_first_delay_above_the_longest_is_refused():
+    with pytest.raises(PolicyError, match=r"first delay is above the longest\. Write up_to=600 or more"):
+        Reschedule(after=600)
+
+
+def test_a_bounded_number_of_put_offs_is_not_built_yet():
+    with pytest.raises(PolicyError, match=r"Reschedule\(times=3\) is not built yet; leave times out"):
+        Reschedule(times=3)
