@@ -30,7 +30,7 @@ from django_jobdedup.policies.layers import Layers, check_defaults
 from django_jobdedup.policies.options import check_options
 from django_jobdedup.policies.resolve import check_against, policy_of, refuse_unbuilt, settings_entry
 from django_jobdedup.policies.unique import MARK, Unique
-from django_jobdedup.stores.base import Store
+from django_jobdedup.stores.handler import stores
 
 TAG: Final = "jobdedup"
 Found = list[checks.CheckMessage]
@@ -141,10 +141,10 @@ def check_middleware(**_: Any) -> Found:
 
 def check_stores(**_: Any) -> Found:
     """Report stores that cannot be used, and those that forget locks."""
-    stores = _readable("STORES")
-    if not stores:
+    aliases = _readable("STORES")
+    if not aliases:
         return _check_cache()
-    return [message for alias, entry in stores.items() for message in _check_store(alias, entry)]
+    return [message for alias in aliases for message in _check_store(alias)]
 
 
 def _check_cache() -> Found:
@@ -152,14 +152,14 @@ def _check_cache() -> Found:
         "Add to CACHES: 'jobdedup': {'BACKEND': 'django_redis.cache.RedisCache', 'LOCATION': 'redis://...'}, "
         "a database that no cache.clear() flushes and no eviction policy empties; or set JOBDEDUP_STORES."
     )
-    if "jobdedup" in settings.CACHES:
-        if _is_redis("jobdedup"):
-            return []
-        return [_error("E107", "The cache alias 'jobdedup' is not served by django-redis.", hint)]
+    if _is_redis("jobdedup"):
+        return []
     if _is_redis("default"):
         message = "The locks share the 'default' cache: its clear() frees them, its eviction forgets them."
         return [_warning("W102", message, hint)]
-    return [_error("E107", "There is no Redis for the locks.", hint)]
+    return [
+        _error("E107", "There is no Redis for the locks: no cache alias is served by django-redis.", hint)
+    ]
 
 
 def _is_redis(alias: str) -> bool:
@@ -169,21 +169,17 @@ def _is_redis(alias: str) -> bool:
         return False
 
 
-def _check_store(alias: str, entry: object) -> Iterator[checks.CheckMessage]:
-    hint = "An entry has the form of CACHES: {'BACKEND': 'dotted.path.of.a.Store', ...}."
+def _check_store(alias: str) -> Found:
+    from django_jobdedup.stores.memory import MemoryStore
+
     try:
-        store = import_string(entry["BACKEND"])  # type: ignore[index]
-    except (KeyError, TypeError, AttributeError):
-        yield _error("E108", f"JOBDEDUP_STORES[{alias!r}] has no 'BACKEND'.", hint)
-        return
-    except ImportError as error:
-        yield _error("E108", f"JOBDEDUP_STORES[{alias!r}]: {error}.", hint)
-        return
-    if not _is_a(store, Store):
-        yield _error("E108", f"JOBDEDUP_STORES[{alias!r}]: {entry!r} names no store.", hint)
-    elif store.__name__ == "MemoryStore" and not settings.DEBUG:
+        store = stores[alias]
+    except ImproperlyConfigured as error:
+        return [_error("E108", str(error))]
+    if isinstance(store, MemoryStore) and not settings.DEBUG:
         message = f"JOBDEDUP_STORES[{alias!r}] is the memory store, which other processes do not see."
-        yield _warning("W103", message, "Use it in tests only; write a Redis store for everything else.")
+        return [_warning("W103", message, "Use it in tests only; write a Redis store for everything else.")]
+    return []
 
 
 def check_tasks(**_: Any) -> Found:
