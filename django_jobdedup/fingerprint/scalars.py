@@ -38,10 +38,8 @@ def quoted(text: str) -> str:
         parts = _SURROGATE.split(text)
         parts[::2] = [encode_basestring_ascii(part)[1:-1] for part in parts[::2]]
         parts[1::2] = [f"\\s{ord(part):x}" for part in parts[1::2]]
-        written = f'"{"".join(parts)}"'
-    else:
-        written = encode_basestring_ascii(text)
-    return written.replace("\x7f", "\\u007f") if "\x7f" in written else written
+        return f'"{"".join(parts)}"'
+    return encode_basestring_ascii(text)
 
 
 def whole(value: int) -> str:

@@ -223,6 +223,8 @@ def test_a_signature_written_by_hand_is_obeyed() -> None:
     free.__signature__ = inspect.signature(plain)  # type: ignore[attr-defined]
     assert bind(free, (1,), {}) == {"x": 1, "flag": False}
     assert "missing 1 required positional argument: 'x'" in message(lambda: bind(free, (), {}))
+    free.__wrapped__ = empty  # type: ignore[attr-defined]
+    assert "missing 1 required positional argument: 'x'" in message(lambda: bind(free, (), {}))
 
 
 def test_an_error_without_a_call_to_compare_is_still_a_type_error() -> None:
