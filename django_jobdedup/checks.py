@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any, Final
@@ -66,6 +67,10 @@ OTHER_IDS: Final = {
     "W103": "The memory store is in use although `DEBUG` is off.",
     "W104": "No Celery app is loaded, so no task was checked.",
 }
+
+
+#: Held while the tasks are looked at: importing them, Celery's Django fixup runs all checks again.
+_looking: Final = threading.Lock()
 
 
 def check_settings(**_: Any) -> Found:
@@ -184,12 +189,12 @@ def _check_store(alias: str) -> Found:
 
 def check_tasks(**_: Any) -> Found:
     """Report tasks whose policy cannot work; imports the task modules, so only for ``manage.py check``."""
-    if not _asked_by_check():
+    if not _asked_by_check() or not _looking.acquire(blocking=False):
         return []
-    if isinstance(current_app.loader, FallbackLoader):
-        hint = "Import your Celery app in the __init__.py of the project's package, as Celery's guide says."
-        return [_warning("W104", "No Celery app is loaded, so no task was checked.", hint)]
-    return list(_check_current_app())
+    try:
+        return list(_check_current_app())
+    finally:
+        _looking.release()
 
 
 def _asked_by_check() -> bool:
@@ -201,6 +206,10 @@ def _asked_by_check() -> bool:
 
 
 def _check_current_app() -> Iterator[checks.CheckMessage]:
+    if isinstance(current_app.loader, FallbackLoader):
+        hint = "Import your Celery app in the __init__.py of the project's package, as Celery's guide says."
+        yield _warning("W104", "No Celery app is loaded, so no task was checked.", hint)
+        return
     try:
         current_app.loader.import_default_modules()
         tasks = dict(current_app.tasks)
