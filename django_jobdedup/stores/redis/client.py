@@ -13,7 +13,7 @@ import os
 import weakref
 from typing import Any, Final
 
-from django_redis import get_redis_connection  # type: ignore[import-untyped]
+from django_redis import get_redis_connection
 from redis import BlockingConnectionPool, ConnectionPool, Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError

@@ -6,17 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from django_jobdedup.stores import results
+from django_jobdedup.stores.clock import milliseconds
 from django_jobdedup.stores.record import Holder, Marker, Record, Ref, State
 from django_jobdedup.stores.redis.scripts import Word
 from django_jobdedup.stores.requests import Acquire, Claim
 
 FINAL: Final = -1
 SUPERSEDED: Final = -3
-
-
-def milliseconds(seconds: float) -> int:
-    """Return whole milliseconds, never less than none."""
-    return max(round(seconds * 1000), 0)
 
 
 def text(value: bytes) -> str:

@@ -11,10 +11,10 @@ from django_jobdedup.conf import conf
 from django_jobdedup.stores import results
 from django_jobdedup.stores.base import Store
 from django_jobdedup.stores.breaker import Breaker
+from django_jobdedup.stores.clock import milliseconds
 from django_jobdedup.stores.record import Holder, Record, Ref
 from django_jobdedup.stores.redis import codec
 from django_jobdedup.stores.redis.client import Client
-from django_jobdedup.stores.redis.codec import milliseconds
 from django_jobdedup.stores.redis.keys import keys_of
 from django_jobdedup.stores.redis.line import Line, batches
 from django_jobdedup.stores.redis.scripts import Call, Scripts, Word

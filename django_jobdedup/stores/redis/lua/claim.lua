@@ -62,13 +62,13 @@ local function decide()
   if marker and marker[2] == SUPERSEDED then
     return 'superseded', { 'S', marker[3] }
   elseif is_final(marker) and marker[4] and marker[3] == nonce then
-    return 'exhausted', { 'X', marker[4] }
+    return nil, { 'X', marker[4] }
   elseif is_final(marker) or ended(marker) >= n then
     return 'done', { 'D' }
   end
   local holder = holder_of(record, id)
   if holder and holder[STATE] == 'R' and holder[NONCE] == nonce then
-    return 'claimed', claimed(holder)
+    return nil, claimed(holder)
   elseif holder and runs(holder) then
     return 'busy', { 'B', 1, holder[LEASE] - now, id }
   elseif holder and holder[STATE] == 'K' and not dead(holder) then
@@ -95,7 +95,7 @@ local function decide()
 end
 
 local what, answer = decide()
-if ARGV[9] == '1' then
+if what and ARGV[9] == '1' then
   count(name, what)
 end
 return answer

@@ -43,12 +43,9 @@ local function give_back(holder, place)
   return 'handed_over'
 end
 
+local holder, place = holder_of(record, id)
+
 local function decide()
-  local holder, place = holder_of(record, id)
-  local before = repeated(holder)
-  if before then
-    return before
-  end
   local mine = holder and holder[STATE] == 'R' and holder[NONCE] == nonce
   if how ~= 'requeue' then
     mark(mine and final)
@@ -67,6 +64,10 @@ local function decide()
   return 'not_mine'
 end
 
+local before = repeated(holder)
+if before then
+  return before
+end
 local what = decide()
 if ARGV[6] == '1' then
   count(ARGV[7], what)

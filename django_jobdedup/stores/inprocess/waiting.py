@@ -1,0 +1,194 @@
+"""The verbs of a dispatch: acquire, confirm, withdraw."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from django_jobdedup.stores.clock import milliseconds
+from django_jobdedup.stores.inprocess.seat import Entry, Mark, Seat
+from django_jobdedup.stores.inprocess.step import Step, waiting
+from django_jobdedup.stores.record import Ref
+from django_jobdedup.stores.requests import Acquire, Withdraw
+from django_jobdedup.stores.results import (
+    Acquired,
+    Confirmed,
+    Gone,
+    Held,
+    Merged,
+    Outside,
+    Owed,
+    Withdrawn,
+)
+
+Answer = Acquired | Held | Merged | Outside
+
+
+def acquire(step: Step, request: Acquire) -> Answer:
+    """Ask for a waiting seat."""
+    what, answer = _decide(step, request)
+    if what and request.counted:
+        step.count(request.name, what)
+    return answer
+
+
+def _decide(step: Step, request: Acquire) -> tuple[str, Answer]:
+    mark = step.mark(request.id)
+    if mark is not None and mark.final:
+        return "outside", Outside()
+    entry = step.entry(request.ref)
+    if step.sweep(entry, request.id):
+        step.save(entry)
+    own = entry.seat(request.id)
+    if own is not None:
+        return "", _own(step, entry, own, request)
+    counted = [seat for seat in entry.seats if seat.state in request.counts]
+    if len(counted) < request.limit:
+        return "acquired", _add(step, entry, request)
+    if request.again:
+        return "outside", Outside()
+    return _conflict(step, entry, request, counted)
+
+
+def _own(step: Step, entry: Entry, own: Seat, request: Acquire) -> Acquired:
+    if own.state == "P":
+        own.until = step.now + milliseconds(request.pending)
+        if request.received:
+            step.to_waiting(entry, own)
+        step.save(entry)
+    elif own.state == "R" and request.again:
+        # A message of this id is about to exist: from now on a lapsed lease does not free the seat.
+        own.due = step.now + milliseconds(request.due_in)
+        own.until = max(own.until, own.due + milliseconds(request.ttl))
+        step.save(entry)
+    return Acquired(own.since / 1000)
+
+
+def _add(step: Step, entry: Entry, request: Acquire, over: tuple[str, ...] = ()) -> Acquired:
+    seat = Seat(request.id, "P", request.by, _due(step, request, step.now), step.now)
+    seat.first = step.now if _debounces(request) else 0
+    seat.ttl, seat.until = milliseconds(request.ttl), step.now + milliseconds(request.pending)
+    seat.args, seat.over = request.args, over
+    entry.seats.append(seat)
+    entry.name = request.name or entry.name
+    if request.received:
+        step.to_waiting(entry, seat)
+    step.save(entry)
+    return Acquired(step.now / 1000)
+
+
+def _debounces(request: Acquire) -> bool:
+    return request.merge is not None and milliseconds(request.merge.wait) > 0
+
+
+def _due(step: Step, request: Acquire, first: int) -> int:
+    if request.merge is None or not _debounces(request):
+        return step.now + milliseconds(request.due_in)
+    due = step.now + milliseconds(request.merge.wait)
+    most = request.merge.max_wait
+    return due if most is None else min(due, first + milliseconds(most))
+
+
+def _conflict(step: Step, entry: Entry, request: Acquire, counted: list[Seat]) -> tuple[str, Answer]:
+    others = waiting(counted)
+    on_waiting = request.on_waiting
+    if on_waiting == "soonest":
+        due = step.now + milliseconds(request.due_in)
+        on_waiting = "keep" if any(seat.due <= due for seat in others) else "over"
+    if not others or on_waiting == "keep":
+        return "held", _refuse(counted[0])
+    if on_waiting == "merge":
+        return "merged", _merge(step, entry, request, others[-1])
+    return "acquired", _add(step, entry, request, tuple(seat.id for seat in others))
+
+
+def _refuse(seat: Seat) -> Held:
+    seat.refused += 1
+    return Held(seat.id, seat.state, seat.since / 1000, seat.deadline / 1000, seat.by)
+
+
+def _merge(step: Step, entry: Entry, request: Acquire, seat: Seat) -> Merged:
+    asked = "m" + request.id
+    if seat.last not in (asked, asked + "!"):
+        overdue, due = seat.until <= step.now, seat.due
+        seat.merged += 1
+        _move_due(step, request, seat)
+        if overdue:
+            seat.state, seat.until = "P", step.now + milliseconds(request.pending)
+        # The answer is kept with the id, so that a lost reply can be asked for again.
+        seat.last = asked + "!" if overdue or seat.due < due else asked
+    seat.args = seat.args if request.args is None else request.args
+    step.save(entry)
+    return Merged(seat.id, step.ended(seat.id) + 1, seat.last.endswith("!"))
+
+
+def _move_due(step: Step, request: Acquire, seat: Seat) -> None:
+    if not _debounces(request):
+        seat.due = min(seat.due, step.now + milliseconds(request.due_in))
+        return
+    seat.first = seat.first or step.now
+    seat.due = _due(step, request, seat.first)
+    if seat.state == "W":
+        seat.until = seat.due + seat.ttl
+
+
+def confirm(step: Step, ref: Ref, id: str) -> Confirmed | Gone:
+    """Say that a message exists; creates nothing."""
+    entry = step.entry(ref)
+    own = entry.seat(id)
+    if own is None:
+        return Gone()
+    if own.state == "P" or own.over:
+        step.to_waiting(entry, own)
+        step.save(entry)
+    elif own.intent:
+        # An overdue one was published again.
+        own.until = max(own.until, max(own.due, step.now) + own.ttl)
+        step.save(entry)
+    return Confirmed()
+
+
+def withdraw(step: Step, request: Withdraw) -> Withdrawn | Owed | Gone:
+    """Give a waiting seat back."""
+    entry, mark = step.entry(request.ref), step.mark(request.id)
+    if step.sweep(entry, request.id):
+        step.save(entry)
+    own = entry.seat(request.id)
+    if request.waiting:
+        return _close(step, entry, own, mark, request)
+    if own is None and mark is not None and mark.n < 0 and not mark.final and not mark.by:
+        return Withdrawn(mark.number or 0)
+    if own is None or own.state != "P":
+        return Gone()
+    if own.merged:
+        # Others have merged into it: it stays, overdue, for somebody to publish.
+        own.until = min(own.until, step.now)
+        step.save(entry)
+        return Owed()
+    return _take_back(step, entry, own, mark, Mark(0, number=own.refused), request)
+
+
+def _close(
+    step: Step, entry: Entry, own: Seat | None, mark: Mark | None, request: Withdraw
+) -> Withdrawn | Gone:
+    if mark is not None and mark.final and not mark.nonce and mark.number is not None and own is None:
+        return Withdrawn(mark.number)
+    if mark is not None and (mark.by or mark.final or mark.n >= request.n >= 0):
+        return Gone()
+    if own is not None and not own.waits:
+        return Gone()
+    return _take_back(step, entry, own, mark, Mark(0, final=True, number=own.refused if own else 0), request)
+
+
+def _take_back(
+    step: Step, entry: Entry, own: Seat | None, mark: Mark | None, new: Mark, request: Withdraw
+) -> Withdrawn:
+    if own is not None:
+        entry.seats.remove(own)
+        if own.refused + own.merged:
+            step.event("withdrawn", entry, own, str(own.refused + own.merged))
+    step.save(entry)
+    if new.final or mark is None or mark.n < 0:
+        # The marker keeps the answer for a caller whose reply was lost.
+        deadline = max(step.now + milliseconds(request.marker_ttl), mark.deadline if mark else 0)
+        step.shelf.marks[request.id] = replace(new, deadline=deadline)
+    return Withdrawn(new.number or 0)
