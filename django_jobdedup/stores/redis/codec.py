@@ -9,7 +9,7 @@ from django_jobdedup.stores import results
 from django_jobdedup.stores.clock import milliseconds
 from django_jobdedup.stores.record import Holder, Marker, Record, Ref, State
 from django_jobdedup.stores.redis.scripts import Word
-from django_jobdedup.stores.requests import Acquire, Claim
+from django_jobdedup.stores.requests import Acquire, Claim, Finish
 
 FINAL: Final = -1
 SUPERSEDED: Final = -3
@@ -21,7 +21,7 @@ def text(value: bytes) -> str:
 
 
 def acquire_words(request: Acquire) -> tuple[Word, ...]:
-    """Return the five arguments of one request to ``acquire.lua``."""
+    """Return the arguments of one request to ``acquire.lua``."""
     merge = request.merge
     flags = (
         request.again
@@ -31,70 +31,75 @@ def acquire_words(request: Acquire) -> tuple[Word, ...]:
         | (merge is not None) << 4
     )
     wait, most = (0, -1) if merge is None else (milliseconds(merge.wait), _bound(merge.max_wait))
-    knobs = (
+    words = (
         f"{request.counts} {request.limit} {request.on_waiting} {milliseconds(request.due_in)} "
         f"{milliseconds(request.ttl)} {milliseconds(request.pending)} {wait} {most} {flags}"
+        f"\x1f{request.by}\x1f{request.name}"
     )
-    return request.id, knobs, request.by, request.name, request.args or b""
+    return (words,) if request.args is None else (words, request.args)
 
 
 def _bound(seconds: float | None) -> int:
     return -1 if seconds is None else milliseconds(seconds)
 
 
-def acquire_result(row: list[Any]) -> results.AcquireResult:
+def acquire_result(answer: bytes) -> results.AcquireResult:
     """Read one answer of ``acquire.lua``."""
-    match row[0]:
-        case b"A":
-            return results.Acquired(row[1] / 1000)
-        case b"H":
-            return results.Held(text(row[1]), _state(row[2]), row[3] / 1000, row[4] / 1000, text(row[5]))
-        case b"M":
-            return results.Merged(text(row[1]), row[2], row[3] == 1)
+    kind, *words = answer.decode().split("\x1f")
+    match kind:
+        case "A":
+            return results.Acquired(int(words[0]) / 1000)
+        case "H":
+            id, state, since, until, by = words
+            return results.Held(id, cast("State", state), int(since) / 1000, int(until) / 1000, by)
+        case "M":
+            return results.Merged(words[0], int(words[1]), words[2] == "1")
     return results.Outside()
 
 
 def claim_words(request: Claim) -> tuple[Word, ...]:
     """Return the arguments of ``claim.lua``."""
-    return (
-        request.id,
-        request.n,
-        request.nonce,
-        milliseconds(request.lease),
-        milliseconds(request.ttl),
-        milliseconds(request.late),
-        request.gate,
-        request.max_starts,
-        int(request.counted),
-        request.by,
-        request.name,
+    words = (
+        f"{request.n} {milliseconds(request.lease)} {milliseconds(request.ttl)} {milliseconds(request.late)} "
+        f"{request.gate} {request.max_starts} {request.counted:d}\x1f{request.by}\x1f{request.name}"
     )
+    return request.nonce, words
 
 
-def claim_result(row: list[Any]) -> results.ClaimResult:
-    """Read the answer of ``claim.lua``."""
-    match row[0]:
+def claim_result(answer: bytes) -> results.ClaimResult:
+    """Read the answer of ``claim.lua``; the arguments in it are any bytes, so they come last."""
+    kind, *words = answer.split(b"\x1f", 5)
+    match kind:
         case b"C":
-            return results.Claimed(row[1], row[2] / 1000, row[3] if row[4] else None, row[5])
+            fence, at, starts, with_args, args = words
+            return results.Claimed(
+                int(fence), int(at) / 1000, args if with_args == b"1" else None, int(starts)
+            )
         case b"S":
-            return results.Superseded(text(row[1]))
+            return results.Superseded(text(words[0]))
         case b"B":
-            return results.Busy(row[1] == 1, row[2] / 1000, text(row[3]))
+            return results.Busy(words[0] == b"1", int(words[1]) / 1000, text(words[2]))
         case b"E":
-            return results.Early(row[1] / 1000)
+            return results.Early(int(words[0]) / 1000)
         case b"X":
-            return results.Exhausted(row[1])
+            return results.Exhausted(int(words[0]))
     return results.Done()
 
 
-def withdraw_result(row: list[Any]) -> results.Withdrawn | results.Owed | results.Gone:
-    """Read the answer of ``withdraw.lua`` or ``remove.lua``."""
-    match row[0]:
-        case b"W":
-            return results.Withdrawn(row[1])
-        case b"O":
-            return results.Owed()
-    return results.Gone()
+def finish_words(request: Finish) -> tuple[Word, ...]:
+    """Return the arguments of ``finish.lua``."""
+    life = milliseconds(request.marker_ttl)
+    return request.token.nonce, f"{request.n} {request.how} {life} {request.counted:d}\x1f{request.name}"
+
+
+def withdraw_result(answer: bytes) -> results.Withdrawn | results.Owed | results.Gone:
+    """Read the answer of ``withdraw.lua``."""
+    return results.Owed() if answer == b"O" else remove_result(answer)
+
+
+def remove_result(answer: bytes) -> results.Withdrawn | results.Gone:
+    """Read the answer of ``remove.lua``."""
+    return results.Withdrawn(int(answer[2:])) if answer[:1] == b"W" else results.Gone()
 
 
 FINISHED: Final[dict[str, results.FinishResult]] = {

@@ -64,7 +64,7 @@ class RedisStore(Store):
             keys.mark + request.id,
             *codec.acquire_words(request),
         )
-        return answer if isinstance(answer, Unavailable) else codec.acquire_result(answer[0])
+        return answer if isinstance(answer, Unavailable) else codec.acquire_result(answer)
 
     def acquire_many(self, requests: Sequence[Acquire]) -> list[results.AcquireResult]:
         """Ask for waiting seats: one script per shard and thousand, all in one round trip."""
@@ -82,7 +82,7 @@ class RedisStore(Store):
 
     def withdraw(self, request: Withdraw) -> results.Withdrawn | results.Owed | results.Gone | Unavailable:
         """Give a waiting seat back."""
-        words = (request.id, request.n, int(request.waiting), milliseconds(request.marker_ttl))
+        words = (request.n, int(request.waiting), milliseconds(request.marker_ttl))
         answer = self._one("withdraw", request.ref, request.id, words)
         return answer if isinstance(answer, Unavailable) else codec.withdraw_result(answer)
 
@@ -111,16 +111,7 @@ class RedisStore(Store):
     def finish(self, request: Finish) -> results.FinishResult:
         """Give a running seat back."""
         token = request.token
-        words = (
-            token.id,
-            request.n,
-            token.nonce,
-            str(request.how),
-            milliseconds(request.marker_ttl),
-            int(request.counted),
-            request.name,
-        )
-        answer = self._one("finish", token.ref, token.id, words)
+        answer = self._one("finish", token.ref, token.id, codec.finish_words(request))
         return answer if isinstance(answer, Unavailable) else codec.FINISHED[codec.text(answer)]
 
     def reap(self, shard: int, limit: int = 100) -> results.Reaped | Unavailable:
@@ -130,11 +121,9 @@ class RedisStore(Store):
 
     def remove(self, ref: Ref, shown: Holder) -> results.Withdrawn | results.Gone | Unavailable:
         """Remove a holder if it is still the one that was shown."""
-        words = (shown.id, shown.state, milliseconds(shown.since), milliseconds(shown.until))
+        words = (shown.state, milliseconds(shown.since), milliseconds(shown.until))
         answer = self._one("remove", ref, shown.id, words)
-        if isinstance(answer, Unavailable):
-            return answer
-        return results.Withdrawn(answer[1]) if answer[0] == b"W" else results.Gone()
+        return answer if isinstance(answer, Unavailable) else codec.remove_result(answer)
 
     def inspect(self, ref: Ref, id: str = "") -> Record | Unavailable | None:
         """Return the record as it is, with the marker of ``id``."""
@@ -194,7 +183,8 @@ class RedisStore(Store):
         answers: list[Any] = [None] * len(refs)
         for (_, places), rows in zip(parts, self.line.run_many(verb, calls), strict=True):
             for position, place in enumerate(places):
-                answers[place] = rows if isinstance(rows, Unavailable) else rows[position]
+                # A script with one item answers it bare.
+                answers[place] = rows[position] if isinstance(rows, list) else rows
         return answers
 
     def _call(

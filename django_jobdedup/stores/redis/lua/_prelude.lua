@@ -7,6 +7,8 @@
 local ID, STATE, NONCE, LEASE, UNTIL, DUE, FIRST, SINCE = 1, 2, 3, 4, 5, 6, 7, 8
 local TTL, OVER, ARGS, MERGED, STARTS, REFUSED, FENCE, BY, LAST = 9, 10, 11, 12, 13, 14, 15, 16, 17
 
+-- Lines of constants are folded into numbers before the script is loaded (scripts.py).
+
 -- A marker is {deadline, n, ...}: n >= 0 is the highest ended attempt, else one of these.
 local FINAL, WITHDRAWN, SUPERSEDED = -1, -2, -3
 
@@ -26,6 +28,22 @@ end
 local micros = clock()
 local now = math.floor(micros / 1000)
 
+-- One short text is answered, not a table: reading a table costs the client more than the round trip.
+local function say(...)
+  local words = { ... }
+  for i, word in ipairs(words) do
+    if type(word) == 'number' then
+      words[i] = string.format('%.0f', word)
+    end
+  end
+  return table.concat(words, '\31')
+end
+
+-- What is behind 'lock:' or 'mark:' in the name of a key.
+local function tail(key)
+  return string.sub(key, #prefix + 6)
+end
+
 local function count(name, what)
   -- 30 days after the last refresh; refreshed by the first and then every 64th hit of a field.
   if call('HINCRBY', counters, name .. '\31' .. what, 1) % 64 == 1 then
@@ -41,8 +59,8 @@ end
 
 -- Records -------------------------------------------------------------------------------------------
 
-local function record_of(fingerprint, key, raw)
-  local record = { fingerprint = fingerprint, key = key, name = '', holders = {}, found = raw and true }
+local function record_of(key, raw)
+  local record = { fingerprint = tail(key), key = key, name = '', holders = {}, found = raw and true }
   if raw then
     local stored = unpack(raw)
     record.name, record.holders = stored[1], stored[2]
@@ -51,7 +69,7 @@ local function record_of(fingerprint, key, raw)
 end
 
 local function load(key)
-  return record_of(string.sub(key, #prefix + 6), key, call('GET', key))
+  return record_of(key, call('GET', key))
 end
 
 local function holder_of(record, id)

@@ -1,20 +1,21 @@
 -- Ask for waiting seats.
 -- KEYS: index, events, counters; then lock and marker of each request.
--- ARGV: then five of each request: id, knobs, by, name, args.
--- knobs: counts limit on_waiting due ttl pending wait max_wait flags; max_wait -1 is none;
--- flags: 1 again, 2 received, 4 counted, 8 with args, 16 with a merge rule.
+-- ARGV: the words of each request, behind them its arguments if the flags say so.
+-- words: counts limit on_waiting due ttl pending wait max_wait flags, then by and name;
+-- max_wait -1 is none; flags: 1 again, 2 received, 4 counted, 8 with arguments, 16 with a merge rule.
+-- Answers, one as it is, many as a list: A at | H id state since until by | M id n publish | O.
 
-local KNOBS = '^(%a*) (%d+) (%a+) (%d+) (%d+) (%d+) (%d+) (-?%d+) (%d+)$'
+local WORDS = '^(%a*) (%d+) (%a+) (%d+) (%d+) (%d+) (%d+) (-?%d+) (%d+)\31([^\31]*)\31(.*)$'
 
 local function flag(flags, bit)
   return flags % (2 * bit) >= bit
 end
 
-local function request_at(i)
-  local counts, limit, on_waiting, due, ttl, pending, wait, max_wait, flags = string.match(ARGV[i + 2], KNOBS)
+local function request_of(id, words, args)
+  local counts, limit, on_waiting, due, ttl, pending, wait, max_wait, flags, by, name = string.match(words, WORDS)
   flags = tonumber(flags)
   return {
-    id = ARGV[i + 1], by = ARGV[i + 3], name = ARGV[i + 4], args = flag(flags, 8) and ARGV[i + 5],
+    id = id, by = by, name = name, args = flag(flags, 8) and args,
     counts = counts, limit = tonumber(limit), on_waiting = on_waiting, due = now + tonumber(due),
     ttl = tonumber(ttl), pending = tonumber(pending), wait = tonumber(wait), max_wait = tonumber(max_wait),
     again = flag(flags, 1), received = flag(flags, 2), counted = flag(flags, 4), merges = flag(flags, 16),
@@ -40,10 +41,10 @@ local function own(record, holder, request, swept)
     holder[DUE] = request.due
     holder[UNTIL] = max(holder[UNTIL], request.due + request.ttl)
   elseif not swept then
-    return { 'A', holder[SINCE] }
+    return say('A', holder[SINCE])
   end
   save(record)
-  return { 'A', holder[SINCE] }
+  return say('A', holder[SINCE])
 end
 
 local function add(record, request, over)
@@ -62,7 +63,7 @@ local function add(record, request, over)
     to_waiting(record, holder)
   end
   save(record)
-  return { 'A', now }
+  return say('A', now)
 end
 
 local function refuse(record, holder, swept)
@@ -72,7 +73,7 @@ local function refuse(record, holder, swept)
   else
     save_quietly(record)
   end
-  return { 'H', holder[ID], holder[STATE], holder[SINCE], deadline(holder), holder[BY] }
+  return say('H', holder[ID], holder[STATE], holder[SINCE], deadline(holder), holder[BY])
 end
 
 local function merge(record, holder, request)
@@ -99,7 +100,7 @@ local function merge(record, holder, request)
   holder[ARGS] = request.args or holder[ARGS]
   save(record)
   local marker = marker_of(call('GET', prefix .. 'mark:' .. holder[ID]))
-  return { 'M', holder[ID], ended(marker) + 1, holder[LAST] == asked .. '!' and 1 or 0 }
+  return say('M', holder[ID], ended(marker) + 1, holder[LAST] == asked .. '!' and 1 or 0)
 end
 
 local function conflict(record, request, counted, waiting, swept)
@@ -126,7 +127,7 @@ end
 
 local function decide(record, marker, request)
   if is_final(marker) then
-    return 'outside', { 'O' }
+    return 'outside', 'O'
   end
   local swept = sweep(record, request.id)
   local holder = holder_of(record, request.id)
@@ -148,22 +149,21 @@ local function decide(record, marker, request)
     if swept then
       save(record)
     end
-    return 'outside', { 'O' }
+    return 'outside', 'O'
   end
   return conflict(record, request, counted, waiting, swept)
 end
 
-local answers = {}
-for i = 0, #KEYS / 2 - 2.5 do
-  local key = KEYS[2 * i + 4]
-  local request = request_at(5 * i)
-  local raw = call('MGET', key, KEYS[2 * i + 5])
-  local record = record_of(string.sub(key, #prefix + 6), key, raw[1])
-  local what, answer = decide(record, marker_of(raw[2]), request)
+local answers, at = {}, 1
+for i = 4, #KEYS, 2 do
+  local request = request_of(tail(KEYS[i + 1]), ARGV[at], ARGV[at + 1])
+  local raw = call('MGET', KEYS[i], KEYS[i + 1])
+  local what, answer = decide(record_of(KEYS[i], raw[1]), marker_of(raw[2]), request)
   if what and request.counted then
     count(request.name, what)
   end
-  answers[i + 1] = answer
+  answers[#answers + 1] = answer
+  at = at + (request.args and 2 or 1)
 end
 trim()
-return answers
+return #answers == 1 and answers[1] or answers

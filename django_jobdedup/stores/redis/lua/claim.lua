@@ -1,10 +1,13 @@
 -- Ask for a running seat.
 -- KEYS: index, events, counters, lock, marker, fence.
--- ARGV: id, n, nonce, lease, ttl, late, gate, max_starts, counted (0 or 1), by, name.
+-- ARGV: nonce; words: n lease ttl late gate max_starts counted (0 or 1), then by and name.
+-- Answers: C fence at starts with_args args | S by | D | B own retry_in by | E retry_in | X starts.
 
-local id, n, nonce = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local lease, ttl, late = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local gate, max_starts, by, name = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[10], ARGV[11]
+local WORDS = '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d)\31([^\31]*)\31(.*)$'
+local id, nonce = tail(KEYS[5]), ARGV[1]
+local n, lease, ttl, late, gate, max_starts, counted, by, name = string.match(ARGV[2], WORDS)
+n, lease, ttl, late = tonumber(n), tonumber(lease), tonumber(ttl), tonumber(late)
+gate, max_starts = tonumber(gate), tonumber(max_starts)
 local record = load(KEYS[4])
 local marker = marker_of(call('GET', KEYS[5]))
 
@@ -15,7 +18,7 @@ local function next_fence()
 end
 
 local function claimed(holder)
-  return { 'C', holder[FENCE], holder[SINCE], holder[ARGS] or '', holder[ARGS] and 1 or 0, holder[STARTS] }
+  return say('C', holder[FENCE], holder[SINCE], holder[STARTS], holder[ARGS] and 1 or 0, holder[ARGS] or '')
 end
 
 local function exhaust(holder, place)
@@ -23,7 +26,7 @@ local function exhaust(holder, place)
   event('exhausted', record, holder)
   save(record)
   write_marker(KEYS[5], { now + max(late, MINUTE), FINAL, nonce, holder[STARTS] })
-  return { 'X', holder[STARTS] }
+  return say('X', holder[STARTS])
 end
 
 local function start(holder)
@@ -60,19 +63,19 @@ end
 
 local function decide()
   if marker and marker[2] == SUPERSEDED then
-    return 'superseded', { 'S', marker[3] }
+    return 'superseded', say('S', marker[3])
   elseif is_final(marker) and marker[4] and marker[3] == nonce then
-    return nil, { 'X', marker[4] }
+    return nil, say('X', marker[4])
   elseif is_final(marker) or ended(marker) >= n then
-    return 'done', { 'D' }
+    return 'done', 'D'
   end
   local holder = holder_of(record, id)
   if holder and holder[STATE] == 'R' and holder[NONCE] == nonce then
     return nil, claimed(holder)
   elseif holder and runs(holder) then
-    return 'busy', { 'B', 1, holder[LEASE] - now, id }
+    return 'busy', say('B', 1, holder[LEASE] - now, id)
   elseif holder and holder[STATE] == 'K' and not dead(holder) then
-    return 'done', { 'D' }
+    return 'done', 'D'
   end
   local swept = sweep(record, id)
   local place
@@ -80,9 +83,9 @@ local function decide()
   local number, soonest, who = others()
   local what, answer
   if holder and holder[FIRST] > 0 and holder[DUE] > now then
-    what, answer = 'early', { 'E', holder[DUE] - now }
+    what, answer = 'early', say('E', holder[DUE] - now)
   elseif gate > 0 and number >= gate then
-    what, answer = 'busy', { 'B', 0, soonest - now, who }
+    what, answer = 'busy', say('B', 0, soonest - now, who)
   elseif holder and max_starts > 0 and holder[STARTS] >= max_starts then
     return 'exhausted', exhaust(holder, place)
   else
@@ -95,7 +98,7 @@ local function decide()
 end
 
 local what, answer = decide()
-if what and ARGV[9] == '1' then
+if what and counted == '1' then
   count(name, what)
 end
 return answer

@@ -1,8 +1,10 @@
 -- Give a running seat back, and remember the ended id in the same step.
 -- KEYS: index, events, counters, lock, marker.
--- ARGV: id, n, nonce, how (release, keep, handover, requeue), marker_ttl, counted (0 or 1), name.
+-- ARGV: nonce; words: n how (release, keep, handover, requeue) marker_ttl counted (0 or 1), then name.
 
-local id, n, nonce, how = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local id, nonce = tail(KEYS[5]), ARGV[1]
+local n, how, marker_ttl, counted, name = string.match(ARGV[2], '^(%d+) (%a+) (%d+) (%d)\31(.*)$')
+n, marker_ttl = tonumber(n), tonumber(marker_ttl)
 local record = load(KEYS[4])
 local marker = marker_of(call('GET', KEYS[5]))
 local final = how == 'release' or how == 'keep'
@@ -21,7 +23,7 @@ local function mark(owner)
   if marker and (marker[2] == SUPERSEDED or marker[2] == FINAL) then
     return
   end
-  local life = max(now + tonumber(ARGV[5]), marker and marker[1] or 0)
+  local life = max(now + marker_ttl, marker and marker[1] or 0)
   write_marker(KEYS[5], owner and { life, FINAL, nonce } or { life, max(n, ended(marker)) })
 end
 
@@ -59,7 +61,7 @@ local function decide()
   elseif swept then
     save(record)
   end
-  record.name = record.name ~= '' and record.name or ARGV[7]
+  record.name = record.name ~= '' and record.name or name
   event('lock_lost', record, { id, [BY] = '' }, nonce)
   return 'not_mine'
 end
@@ -69,7 +71,7 @@ if before then
   return before
 end
 local what = decide()
-if ARGV[6] == '1' then
-  count(ARGV[7], what)
+if counted == '1' then
+  count(name, what)
 end
 return what

@@ -1,13 +1,14 @@
 -- Remove a holder if it is still the one that was shown.
--- KEYS: index, events, counters, lock, marker. ARGV: id, state, since, until.
+-- KEYS: index, events, counters, lock, marker. ARGV: state, since, until.
+-- Answers: W refused | G.
 
 local record = load(KEYS[4])
-local holder, place = holder_of(record, ARGV[1])
+local holder, place = holder_of(record, tail(KEYS[5]))
 if not holder then
   local marker = marker_of(call('GET', KEYS[5]))
-  return marker and marker[2] == WITHDRAWN and { 'W', marker[4] } or { 'G' }
-elseif holder[STATE] ~= ARGV[2] or holder[SINCE] ~= tonumber(ARGV[3]) or holder[UNTIL] ~= tonumber(ARGV[4]) then
-  return { 'G' }
+  return marker and marker[2] == WITHDRAWN and say('W', marker[4]) or 'G'
+elseif holder[STATE] ~= ARGV[1] or holder[SINCE] ~= tonumber(ARGV[2]) or holder[UNTIL] ~= tonumber(ARGV[3]) then
+  return 'G'
 end
 table.remove(record.holders, place)
 event('removed', record, holder)
@@ -16,4 +17,4 @@ if not marker_of(call('GET', KEYS[5])) then
   -- Ends nothing: it keeps the answer for a caller whose reply was lost.
   write_marker(KEYS[5], { now + MINUTE, WITHDRAWN, '', holder[REFUSED] })
 end
-return { 'W', holder[REFUSED] }
+return say('W', holder[REFUSED])

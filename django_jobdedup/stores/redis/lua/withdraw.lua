@@ -1,7 +1,8 @@
 -- Give a waiting seat back.
--- KEYS: index, events, counters, lock, marker. ARGV: id, n, waiting (0 or 1), marker_ttl.
+-- KEYS: index, events, counters, lock, marker. ARGV: n, waiting (0 or 1), marker_ttl.
+-- Answers: W refused | O | G.
 
-local id, n, waiting, marker_ttl = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1', tonumber(ARGV[4])
+local id, n, waiting, marker_ttl = tail(KEYS[5]), tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3])
 local record = load(KEYS[4])
 local marker = marker_of(call('GET', KEYS[5]))
 local swept = sweep(record, id)
@@ -27,28 +28,28 @@ local function remove(kind)
     -- The marker keeps the answer for a caller whose reply was lost.
     write_marker(KEYS[5], { max(now + marker_ttl, marker and marker[1] or 0), kind, '', refused })
   end
-  return { 'W', refused }
+  return say('W', refused)
 end
 
 if waiting then
   if is_final(marker) and marker[3] == '' and marker[4] and not holder then
-    return leave({ 'W', marker[4] })
+    return leave(say('W', marker[4]))
   elseif marker and (marker[2] == SUPERSEDED or marker[2] == FINAL or marker[2] >= n) then
-    return leave({ 'G' })
+    return leave('G')
   elseif holder and not waits(holder) then
-    return leave({ 'G' })
+    return leave('G')
   end
   return remove(FINAL)
 end
 
 if not holder and marker and marker[2] == WITHDRAWN then
-  return leave({ 'W', marker[4] })
+  return leave(say('W', marker[4]))
 elseif not holder or holder[STATE] ~= 'P' then
-  return leave({ 'G' })
+  return leave('G')
 elseif holder[MERGED] > 0 then
   -- Others have merged into it: it stays, overdue, for somebody to publish.
   holder[UNTIL] = min(holder[UNTIL], now)
   save(record)
-  return { 'O' }
+  return 'O'
 end
 return remove(WITHDRAWN)
