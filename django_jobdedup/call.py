@@ -161,7 +161,6 @@ class Call:
     observed: bool = False
     counted: bool = False
     again: Header | None = None
-    header: Header | None = None
     task_object: Any = None
 
 

@@ -1,7 +1,8 @@
 """Each setting: type, default, one line.
 
-Settings are flat, ``JOBDEDUP_<NAME>`` in the project's settings module, and read at use, so
-``override_settings`` works. ``checks.py`` reports wrong values; reading one raises the same sentence.
+Settings are flat, ``JOBDEDUP_<NAME>`` in the project's settings module, read at first use and kept
+until Django's ``setting_changed`` says otherwise, so ``override_settings`` works. ``checks.py`` reports
+wrong values; reading one raises the same sentence.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
 
 PREFIX: Final = "JOBDEDUP_"
 
@@ -151,13 +153,28 @@ BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 
 
 class Conf:
-    """Read settings as attributes: ``conf.GRACE``. Never cached, so tests may override them."""
+    """Read settings as attributes: ``conf.GRACE``."""
 
     def __getattr__(self, name: str) -> Any:
+        # Only a name that is not kept yet comes here: a dispatch reads half a dozen of them.
         try:
-            return BY_NAME[name].value()
+            setting = BY_NAME[name]
         except KeyError:
             raise AttributeError(f"there is no setting {PREFIX}{name}") from None
+        value = self.__dict__[name] = setting.value()
+        return value
+
+    def forget(self, name: str) -> None:
+        """Read a setting anew at its next use."""
+        self.__dict__.pop(name, None)
 
 
 conf = Conf()
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting.startswith(PREFIX):
+        conf.forget(setting.removeprefix(PREFIX))
+
+
+setting_changed.connect(_forget, dispatch_uid="jobdedup.conf")

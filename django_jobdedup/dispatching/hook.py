@@ -23,6 +23,7 @@ from django_jobdedup.dispatching.confirm import confirmer
 from django_jobdedup.dispatching.presence import is_attended
 from django_jobdedup.dispatching.promises import is_by_celery, is_promised
 from django_jobdedup.dispatching.result import marked
+from django_jobdedup.dispatching.routes import queue_of
 from django_jobdedup.dispatching.transactions import warn_if_open
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.base import Dispatch
@@ -136,7 +137,7 @@ def _call(
     queue, observed = "", False
     if again is None and isinstance(policy, Unique):
         warn_if_open(name)
-        queue = _queue(app, name, args, kwargs, options)
+        queue = queue_of(app, name, args, kwargs, options)
         observed = policy.lock_type.at_dispatch and not is_attended(policy.store, queue)
     options["task_id"] = task_id = options.get("task_id") or uuid()
     return Call(
@@ -151,18 +152,10 @@ def _call(
         promised=promised,
         by_celery=by_celery,
         observed=observed,
+        counted=stack.counts_in_store(),
         again=again,
         task_object=task_object,
     )
-
-
-def _queue(app: Any, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> str:
-    """The name of the queue that Celery will route this call to."""
-    router = options.get("router") or app.amqp.router
-    route_name, task_type = options.get("route_name") or name, options.get("task_type")
-    route = router.route(dict(options), route_name, args, kwargs, task_type)
-    queue = route.get("queue")
-    return str(getattr(queue, "name", queue) or route.get("routing_key") or app.conf.task_default_queue)
 
 
 def _due_in(app: Any, options: dict[str, Any]) -> float:

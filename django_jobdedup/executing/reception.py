@@ -15,7 +15,8 @@ from django_jobdedup.call import HEADER, NONCE, Call, Header
 from django_jobdedup.conf import conf
 from django_jobdedup.exceptions import JobDedupError
 from django_jobdedup.executing.nonce import new_nonce
-from django_jobdedup.middleware.reserving import request_for
+from django_jobdedup.middleware import stack
+from django_jobdedup.middleware.planning import request_for
 from django_jobdedup.outcomes import PutOff
 from django_jobdedup.policies.identity import identify
 from django_jobdedup.policies.resolve import policy_of
@@ -94,7 +95,7 @@ def _adopt(request: Any) -> Header | None:
 
 def _seated(request: Any, policy: Unique, header: Header) -> Header:
     """Take the waiting seat: straight as waiting, for the message exists. Refused: ends at its start."""
-    call = Call(task=request.task.name, id=request.id, counted=True)
+    call = Call(task=request.task.name, id=request.id, counted=stack.counts_in_store())
     answer = stores[policy.store].acquire(request_for(call, header, received=True))
     if isinstance(answer, Acquired):
         return replace(header, at=answer.at)

@@ -129,6 +129,7 @@ def _ending(task: Any, header: Header, nonce: str, reason: str) -> Ending:
         nonce=nonce,
         reason=reason,
         marker_ttl=2 * visibility_timeout(task.app),
+        counted=stack.counts_in_store(),
     )
 
 

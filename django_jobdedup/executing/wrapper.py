@@ -96,6 +96,7 @@ def execution_of(task: Any, header: Header) -> Execution:
         visibility=visibility,
         redelivered=bool((request.delivery_info or {}).get("redelivered")),
         far=bool(request.eta) and not header.at,
+        counted=stack.counts_in_store(),
         task_object=task,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from django_jobdedup.call import Call, Ending, Execution
 from django_jobdedup.outcomes import Outcome, Start
@@ -59,6 +59,9 @@ class NotStarted(Exception):  # noqa: N818 - control flow, not an error
 
 class Middleware:
     """One feature around dispatch and execution. Subclass it and override what you need."""
+
+    #: Ask the store to count its decisions, in the same atomic step: one such middleware is enough.
+    counts_in_store: ClassVar[bool] = False
 
     def dispatch(
         self, calls: Sequence[Call], call_next: Callable[[Sequence[Call]], list[Dispatch]]

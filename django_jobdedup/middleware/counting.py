@@ -1,6 +1,6 @@
 """Counting: how often each outcome came up, per task.
 
-What reaches the store is counted there, in the same atomic step (``counted`` asks for it), so the
+What reaches the store is counted there, in the same atomic step (``counts_in_store`` asks for it), so the
 numbers add up over all processes. What does not reach it (bypassed, observed, unprotected) is
 counted in this process.
 """
@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from threading import Lock
-from typing import Any
 
-from django_jobdedup.call import Call, Execution
+from django_jobdedup.call import Call
 from django_jobdedup.middleware.base import Dispatch, Middleware
 
 _totals: Counter[tuple[str, str]] = Counter()
@@ -29,15 +27,14 @@ def totals() -> dict[tuple[str, str], int]:
 class CountingMiddleware(Middleware):
     """Count dispatches here, and ask the store to count what it decides."""
 
+    counts_in_store = True
+
     def dispatch(
         self, calls: Sequence[Call], call_next: Callable[[Sequence[Call]], list[Dispatch]]
     ) -> list[Dispatch]:
-        """Mark the calls as counted and count what they became."""
-        done = call_next([replace(call, counted=True) for call in calls])
+        """Count what the calls became."""
+        done = call_next(calls)
         with _guard:
-            _totals.update((item.call.task, item.outcome.value) for item in done)
+            for item in done:
+                _totals[item.call.task, item.outcome.value] += 1
         return done
-
-    def execute(self, execution: Execution, call_next: Callable[[Execution], Any]) -> Any:
-        """Mark the execution as counted."""
-        return call_next(replace(execution, counted=True))

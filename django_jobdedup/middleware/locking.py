@@ -7,8 +7,9 @@ from typing import Any
 
 from django_jobdedup.call import Call, Ending, Execution
 from django_jobdedup.middleware.base import Dispatch, Middleware
+from django_jobdedup.middleware.planning import plan
 from django_jobdedup.middleware.releasing import give_back, release_unseen
-from django_jobdedup.middleware.reserving import plan, reserve
+from django_jobdedup.middleware.reserving import reserve
 from django_jobdedup.middleware.settling import settle
 from django_jobdedup.middleware.starting import claim
 

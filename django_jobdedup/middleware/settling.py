@@ -9,7 +9,7 @@ from kombu.exceptions import OperationalError
 
 from django_jobdedup.call import Call
 from django_jobdedup.middleware.base import Dispatch
-from django_jobdedup.middleware.reserving import Verdict
+from django_jobdedup.middleware.verdict import Verdict
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Withdraw

@@ -36,6 +36,12 @@ def _load(path: str) -> Middleware:
     return loaded
 
 
+@cache
+def counts_in_store() -> bool:
+    """Say whether a middleware wants the store to count its decisions."""
+    return any(layer.counts_in_store for layer in middleware())
+
+
 def dispatch(calls: Sequence[Call], publish: Callable[[Sequence[Call]], list[Dispatch]]) -> list[Dispatch]:
     """Pass calls through all middleware down to ``publish``."""
     chain = publish
@@ -61,6 +67,7 @@ def ended(ending: Ending) -> None:
 def _forget(*, setting: str, **_: Any) -> None:
     if setting == "JOBDEDUP_MIDDLEWARE":
         middleware.cache_clear()
+        counts_in_store.cache_clear()
 
 
 setting_changed.connect(_forget, dispatch_uid="jobdedup.middleware")

@@ -1,0 +1,96 @@
+"""Planning: the header and the request of a call, before any store is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from django_jobdedup import signals
+from django_jobdedup.call import HEADER, NONCE, Call, Header
+from django_jobdedup.conf import conf
+from django_jobdedup.exceptions import FingerprintError, PolicyError
+from django_jobdedup.outcomes import Outcome
+from django_jobdedup.policies.identity import identify
+from django_jobdedup.policies.resolve import BYPASS
+from django_jobdedup.policies.unique import Unique
+from django_jobdedup.stores.process import process_name
+from django_jobdedup.stores.record import Ref
+from django_jobdedup.stores.requests import Acquire
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A call with the header it will get and what to ask the store for it; None where there is none."""
+
+    call: Call
+    outcome: Outcome = Outcome.ACCEPTED
+    header: Header | None = None
+    request: Acquire | None = None
+
+
+def plan(call: Call) -> Plan:
+    """Work out header and request of a call.
+
+    Raises FingerprintError and PolicyError before anything is locked.
+    """
+    if call.again is not None:
+        return _plan_again(call, call.again)
+    if call.policy is BYPASS:
+        return Plan(call, Outcome.BYPASSED, Header(id=call.id))
+    if call.observed:
+        return Plan(call, Outcome.OBSERVED)
+    if not isinstance(call.policy, Unique):
+        return Plan(call, Outcome.UNKNOWN)
+    try:
+        return _plan_new(call, call.policy)
+    except (FingerprintError, PolicyError):
+        raise
+    except Exception as error:
+        if not call.by_celery:
+            raise
+        signals.report("planning", error)
+        return Plan(call, Outcome.UNPROTECTED)
+
+
+def _plan_new(call: Call, policy: Unique) -> Plan:
+    identity = identify(policy, call.task, call.task_object, call.args, call.kwargs, call.queue)
+    if identity is None:  # unknown here: the worker, who knows the signature, does it on reception
+        return Plan(call, Outcome.UNKNOWN)
+    knobs = policy.knobs(identity.lock_name)
+    header = Header(call.id, identity.shard, ((identity.fingerprint, knobs),))
+    request = request_for(call, header) if knobs.at_dispatch else None
+    return Plan(call, Outcome.ACCEPTED, header, request)
+
+
+def _plan_again(call: Call, old: Header) -> Plan:
+    """A message of a job that was accepted before: never refused, one hand-over further."""
+    header = replace(old, n=old.n + 1, put_offs=0)
+    if not header.locks:
+        return Plan(call, Outcome.BYPASSED, header)
+    request = request_for(call, header, again=True) if header.knobs.at_dispatch else None
+    return Plan(call, Outcome.ACCEPTED, header, request)
+
+
+def request_for(call: Call, header: Header, *, again: bool = False, received: bool = False) -> Acquire:
+    """Return the request for a waiting seat."""
+    fingerprint, knobs = header.locks[0]
+    return Acquire(
+        ref=Ref(header.shard, fingerprint),
+        id=header.id,
+        counts=knobs.counts,
+        limit=knobs.limit,
+        due_in=call.due_in,
+        ttl=knobs.ttl,
+        pending=conf.CONFIRM_WITHIN,
+        again=again,
+        received=received,
+        by=process_name(),
+        name=knobs.name,
+        counted=call.counted,
+    )
+
+
+def with_header(call: Call, header: Header) -> Call:
+    """Return the call with our header, flat in the message headers of its options."""
+    headers = {**(call.options.get("headers") or {}), HEADER: header.encode()}
+    headers.pop(NONCE, None)
+    return replace(call, options={**call.options, "headers": headers})
