@@ -16,11 +16,17 @@ from typing import Any, Final
 from django_redis import get_redis_connection
 from redis import BlockingConnectionPool, ConnectionPool, Redis
 from redis.backoff import NoBackoff
+from redis.client import NEVER_DECODE
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
+from django_jobdedup.stores.redis.lanes import Lanes
+
 #: A redis-py client. Not named by its class: redis-py's own types and the stubs for it disagree.
 RedisClient = Any
+
+#: Replies as bytes, also from a pool that decodes.
+RAW: Final = {NEVER_DECODE: True}
 
 #: Seconds to connect, to wait for a reply, to wait for a free connection.
 PATIENCE: Final = 1.0
@@ -45,6 +51,7 @@ class Client:
     def __init__(self, alias: str) -> None:
         self.alias = alias
         self._redis: RedisClient | None = None
+        self._lanes: Lanes | None = None
         _clients.add(self)
 
     def get(self) -> RedisClient:
@@ -53,9 +60,19 @@ class Client:
             self._redis = connect(self.alias)
         return self._redis
 
+    def ask(self, *command: Any) -> Any:
+        """Send one command on the shortest way and return its reply in bytes. Raises redis.RedisError."""
+        if self._lanes is not None:
+            return self._lanes.ask(*command)
+        pool = self.get().connection_pool
+        if type(pool) is not BlockingConnectionPool:
+            return self.get().execute_command(*command, **RAW)
+        self._lanes = Lanes(pool)
+        return self._lanes.ask(*command)
+
     def forget(self) -> None:
         """Drop the client; the next use makes a new one with connections of its own."""
-        self._redis = None
+        self._redis = self._lanes = None
 
 
 def connect(alias: str) -> RedisClient:

@@ -14,8 +14,8 @@ from redis.exceptions import DataError, RedisError
 from django_jobdedup import signals
 from django_jobdedup.stores.breaker import Breaker
 from django_jobdedup.stores.record import Ref
-from django_jobdedup.stores.redis.client import Client, RedisClient
-from django_jobdedup.stores.redis.scripts import RAW, Call, Scripts, Word
+from django_jobdedup.stores.redis.client import RAW, Client, RedisClient
+from django_jobdedup.stores.redis.scripts import Call, Scripts, Word
 from django_jobdedup.stores.results import Unavailable
 
 #: Most items in one script: it stops the server for some milliseconds.
@@ -33,7 +33,7 @@ class Line:
         if self.breaker.refuses():
             return Unavailable(self.breaker.error)
         try:
-            answer = self.scripts.run(self.client.get(), verb, count, words)
+            answer = self.scripts.run(self.client, verb, count, words)
         except (RedisError, OSError) as error:
             return self._failed(verb, error)
         self.breaker.worked()

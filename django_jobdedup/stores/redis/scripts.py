@@ -8,18 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from redis.client import NEVER_DECODE
 from redis.exceptions import NoScriptError
 
-from django_jobdedup.stores.redis.client import RedisClient
+from django_jobdedup.stores.redis.client import RAW, Client, RedisClient
 
 DIRECTORY: Final = Path(__file__).parent / "lua"
 VERBS: Final = tuple(sorted(path.stem for path in DIRECTORY.glob("[!_]*.lua")))
 #: Microseconds since the epoch, by the server's clock.
 SERVER_CLOCK: Final = "local t = redis.call('TIME')\n  return t[1] * 1000000 + t[2]"
-
-#: Replies as bytes, also from a pool that decodes.
-RAW: Final = {NEVER_DECODE: True}
 
 #: A line of constants, as ``local FINAL, WITHDRAWN = -1, -2``.
 CONSTANTS: Final = re.compile(r"^local ([A-Z]+(?:, [A-Z]+)*) = (-?\d+(?:, -?\d+)*)$", re.MULTILINE)
@@ -48,13 +44,13 @@ class Scripts:
         self.text: dict[str, str] = {verb: fold(f"{prelude}\n{text(verb)}") for verb in VERBS}
         self.sha: dict[str, str] = {verb: _sha(source) for verb, source in self.text.items()}
 
-    def run(self, client: RedisClient, verb: str, count: int, words: Sequence[Word]) -> Any:
+    def run(self, client: Client, verb: str, count: int, words: Sequence[Word]) -> Any:
         """Run one script in one round trip; raises redis.RedisError."""
         try:
-            return client.execute_command("EVALSHA", self.sha[verb], count, *words, **RAW)
+            return client.ask("EVALSHA", self.sha[verb], count, *words)
         except NoScriptError:
             # EVAL runs it and leaves it loaded: one more round trip, once after a restart or a flush.
-            return client.execute_command("EVAL", self.text[verb], count, *words, **RAW)
+            return client.ask("EVAL", self.text[verb], count, *words)
 
     def run_many(self, client: RedisClient, verb: str, calls: Sequence[Call]) -> list[Any]:
         """Run one script many times in one round trip; a call that failed gives its exception.
