@@ -14,10 +14,11 @@ from testproject.embedded_redis import EmbeddedRedis, GivenRedis
 from .conftest import StartBeat, StartWorker
 from .jobs import tasks
 from .rig.beat import WITHOUT_TASKS
-from .rig.environment import FAST_REDELIVERY, Environment
+from .rig.environment import Environment
 from .rig.journal import Journal, Run
 from .rig.monitor import Monitor, read_line
 from .rig.process import alive
+from .rig.redelivery import FAST_REDELIVERY, restore_lapsed
 from .rig.waiting import wait_for
 
 
@@ -95,7 +96,13 @@ def test_after_a_kill_the_late_ack_comes_again_and_the_early_one_does_not(
     journal.wait_for_runs(2)
     first.kill()
     worker(concurrency=2)
-    assert late.get(timeout=15) == "late"
+
+    def ended() -> bool:
+        restore_lapsed(app)
+        return bool(journal.ended("late"))
+
+    wait_for(ended, 15, every=0.5, what="the redelivery")
+    assert late.get(timeout=5) == "late"
     cut_off, again = journal.runs("late")
     assert (cut_off.ended, cut_off.attempt) == (None, 1)
     assert (again.id, again.attempt, again.redelivered) == (late.id, 2, True)

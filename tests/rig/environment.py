@@ -15,13 +15,6 @@ from celery import Celery
 from django.test import override_settings
 from kombu import pools
 
-FAST_REDELIVERY = {
-    "visibility_timeout": 3,
-    "unacked_restore_interval": 1,
-    "unacked_restore_throttle": 1,
-}
-"""Broker transport options with which a redelivery takes seconds. The last two need kombu 5.7."""
-
 
 @dataclass(frozen=True, slots=True)
 class Environment:
@@ -68,7 +61,10 @@ class Environment:
         """Move this process, with its Celery app, into this world, and back at the end."""
         options = self._celery_options()
         before = {name: app.conf.get(name) for name in options}
-        moved = {"TEST_NAMESPACE": self.namespace, "JOBDEDUP_NAMESPACE": self.namespace, **self.settings}
+        # Before 5.6 the prefixed Django setting wins over conf.update(), later it is the other way round.
+        prefixed = {f"CELERY_{name.upper()}": value for name, value in options.items()}
+        names = {"TEST_NAMESPACE": self.namespace, "JOBDEDUP_NAMESPACE": self.namespace}
+        moved = {**prefixed, **names, **self.settings}
         with override_settings(**moved):
             app.conf.update(options)
             forget_connections(app)
@@ -105,7 +101,7 @@ def forget_connections(app: Celery) -> None:
     backend = app._backend
     if backend is not None and hasattr(backend, "result_consumer"):
         backend.result_consumer.stop()
-        backend.client.close()
+        backend.client.connection_pool.disconnect()
     app._backend_cache = None
     app._local.__dict__.pop("backend", None)
     app._pool = None
