@@ -1,0 +1,81 @@
+"""One world with one worker for all tests that need nothing special: the stage."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from celery.result import AsyncResult
+
+from testproject.celery import app
+from tests.rig.environment import Environment, new_namespace
+from tests.rig.journal import Journal, Run
+from tests.rig.worker import Worker
+
+from . import tasks
+from .remains import LockKeys
+
+IMPORTS = {"imports": [tasks.MODULE]}
+"""Celery options of a worker that knows the tasks of this folder."""
+
+
+@dataclass(slots=True)
+class Stage:
+    """A world, its worker, and what can be seen of them."""
+
+    environment: Environment
+    worker: Worker
+    journal: Journal
+    lock_keys: LockKeys
+    _seen: tuple[float, list[Run]] = field(default=(0.0, []))
+
+    def runs(self, key: str) -> list[Run]:
+        """Give the runs of a key, from a reading at most a tenth of a second old: many threads ask."""
+        if time.monotonic() - self._seen[0] > 0.1:
+            self._seen = (time.monotonic(), self.journal.runs())
+        return [run for run in self._seen[1] if run.key == key]
+
+
+def new_key(word: str = "k") -> str:
+    """Make up a key that no other test uses."""
+    return f"{word}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def key(request: pytest.FixtureRequest) -> str:
+    """A key that no other test uses."""
+    return new_key()
+
+
+@pytest.fixture(scope="package")
+def stage(redis_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A worker with ten processes that learns of lost ones within a second."""
+    options = {**IMPORTS, "worker_lost_wait": 1.0}
+    # The policy of a task that no worker knows.
+    settings = {
+        "JOBDEDUP_TASKS": {f"{tasks.MODULE}.nowhere": {"unique": tasks.declared()}},
+    }
+    environment = Environment(new_namespace(), redis_server.url, celery=options, settings=settings)
+    with environment.entered(app), contextlib.ExitStack() as stack:
+        worker = stack.enter_context(Worker(environment, tmp_path_factory.mktemp("stage"), concurrency=10))
+        worker.wait_until_ready()
+        journal = stack.enter_context(contextlib.closing(Journal(environment.redis_url, environment.namespace)))
+        lock_keys = stack.enter_context(contextlib.closing(LockKeys(environment)))
+        yield Stage(environment, worker, journal, lock_keys)
+    environment.clean()
+
+
+def call_until_accepted(call: Callable[[], Any], timeout: float = 10.0, every: float = 0.05) -> AsyncResult:
+    """Repeat a call until it is accepted, and give its result; raises ``AssertionError``."""
+    deadline = time.monotonic() + timeout
+    while True:
+        result: AsyncResult = call()
+        if not result.duplicate:
+            return result
+        assert time.monotonic() < deadline, f"still refused after {timeout:g} s, by {result.id}"
+        time.sleep(every)
