@@ -74,13 +74,18 @@ def test_nothing_is_left_after_the_with_block() -> None:
     assert not folder.exists()
 
 
-def test_it_dies_with_a_killed_parent() -> None:
+def test_it_dies_with_a_killed_parent(tmp_path: Path) -> None:
     """SIGKILL of the parent runs no handler there; the kernel ends the server."""
     script = (
         "import time; from testproject.embedded_redis import EmbeddedRedis\n"
         "server = EmbeddedRedis(); server.start(); print(server.pid, flush=True); time.sleep(60)"
     )
-    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script],
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # its folder outlives it
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert parent.stdout is not None
     with parent.stdout as lines:
         server_pid = int(lines.readline())
