@@ -1,0 +1,143 @@
+"""A strike: kill -9 of the own process at a named point, once.
+
+The plan stands in Redis, by task id; whoever takes it away atomically strikes, so a process that comes back
+passes the same point unharmed. A sender has its plan in its own memory: it does not come back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+import redis
+from django.conf import settings
+
+Victim = Literal["process", "worker"]
+PATIENCE = 10.0
+"""Seconds that a held process waits to be killed by another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where to strike.
+
+    ``point`` is the name of a point, ``cell`` the name under which the strike is noted. ``victim``: the process
+    that comes by, or the whole worker around it. ``once``: strike only when this other point was passed.
+    ``hold``: whoever comes by this other point waits there for his death.
+    """
+
+    cell: str
+    point: str
+    victim: Victim = "process"
+    once: str = ""
+    hold: str = ""
+
+
+@dataclass(slots=True)
+class Here:
+    """What this process knows of itself: its worker's main process, and the plan of a sender."""
+
+    main: int = 0
+    plan: Plan | None = None
+
+
+here = Here()
+
+
+def pass_by(point: str, id: str) -> None:
+    """Come by a point on the way of a job: does nothing, or never returns."""
+    plan = _plan(id)
+    if plan is None:
+        return
+    if point == plan.once:
+        _redis().hset(_name("passed"), id, point)
+    if point == plan.hold:
+        time.sleep(PATIENCE)
+    elif point == plan.point:
+        _await(plan, id)
+        _strike(plan, id)
+
+
+def aims_at(point: str, id: str) -> bool:
+    """Say whether the next pass of this point strikes; for points that need a preparation."""
+    plan = _plan(id)
+    return plan is not None and plan.point == point
+
+
+def _plan(id: str) -> Plan | None:
+    if here.plan is not None:
+        return here.plan
+    raw: Any = _redis().hget(_name("plan"), id)
+    return Plan(**json.loads(raw)) if raw else None
+
+
+def _await(plan: Plan, id: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while plan.once and not _redis().hexists(_name("passed"), id):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.01)
+
+
+def _strike(plan: Plan, id: str) -> None:
+    if here.plan is None and not _redis().hdel(_name("plan"), id):
+        return  # somebody else has struck already
+    note = {"at": time.monotonic(), "id": id, "pid": os.getpid()}
+    _redis().hset(_name("struck"), plan.cell, json.dumps(note))
+    if plan.victim == "worker" and here.main and here.main != os.getpid():
+        os.kill(here.main, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _name(what: str) -> str:
+    return f"{settings.TEST_NAMESPACE}:crash:{what}"
+
+
+def _redis() -> redis.Redis:
+    return _client(settings.JOURNAL_URL, os.getpid())
+
+
+@lru_cache(maxsize=2)
+def _client(url: str, pid: int) -> redis.Redis:
+    """Give this process's client; the pid in the key keeps a forked child off its parent's connection."""
+    return redis.Redis.from_url(url, client_name="crash")
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A strike that was made: ``at`` is ``time.monotonic()``, one clock for all processes of a machine."""
+
+    at: float
+    id: str
+    pid: int
+
+
+class Planner:
+    """The test's side: makes plans, and learns of strikes."""
+
+    def __init__(self, url: str, namespace: str) -> None:
+        self._client = redis.Redis.from_url(url, decode_responses=True, client_name="crash")
+        self._prefix = f"{namespace}:crash:"
+
+    def plan(self, id: str, plan: Plan) -> None:
+        """Have the process killed that comes by."""
+        self._client.hset(f"{self._prefix}plan", id, json.dumps(asdict(plan)))
+
+    def struck(self, cell: str) -> Struck | None:
+        """Return the strike of a cell, None before it."""
+        raw: Any = self._client.hget(f"{self._prefix}struck", cell)
+        return Struck(**json.loads(raw)) if raw else None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+
+def for_sender(plan: Plan) -> None:
+    """Give this process its own plan."""
+    here.plan = replace(plan, victim="process")

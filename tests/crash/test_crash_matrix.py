@@ -1,0 +1,99 @@
+"""The crash matrix: each cell kills a process for real; the page states the outcome, these tests hold it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from testproject.celery import app
+from testproject.embedded_redis import EmbeddedRedis, GivenRedis
+from tests.crash import page
+from tests.crash.cells import CELLS, Cell
+from tests.crash.finding import Finding
+from tests.crash.laboratory import laboratory
+
+pytestmark = [pytest.mark.worker, pytest.mark.slow, pytest.mark.timeout(300)]
+WRITE = "JOBDEDUP_WRITE_DOCS"
+ALL = [pytest.param(cell, id=cell.name) for cell in CELLS]
+
+
+@pytest.fixture(scope="module")
+def findings(
+    request: pytest.FixtureRequest,
+    redis_server: GivenRedis | EmbeddedRedis,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[Cell, Finding | Exception]]:
+    """What was measured in each selected cell; all of them ran side by side."""
+    chosen = [item.callspec.params.get("cell") for item in request.session.items if hasattr(item, "callspec")]
+    cells = list(dict.fromkeys(cell for cell in chosen if isinstance(cell, Cell)))
+    with laboratory(app, redis_server.url, tmp_path_factory.mktemp("crash")) as lab:
+        found = lab.run(cells)
+    if os.environ.get(WRITE):
+        page.write({cell: seen.words() for cell, seen in found.items() if isinstance(seen, Finding)})
+    return found
+
+
+@pytest.fixture
+def finding(findings: dict[Cell, Finding | Exception], cell: Cell) -> Finding:
+    """What was measured in one cell; raises what went wrong there."""
+    found = findings[cell]
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+@pytest.mark.parametrize("cell", ALL)
+def test_the_outcome_is_the_one_that_the_page_states(finding: Finding, cell: Cell) -> None:
+    assert finding.words() == page.committed().get((cell.table, cell.row, cell.column))
+
+
+@pytest.mark.parametrize("cell", ALL)
+def test_never_two_at_once(finding: Finding, cell: Cell) -> None:
+    assert not finding.overlaps
+
+
+@pytest.mark.parametrize("cell", ALL)
+def test_accepted_work_is_done_or_its_end_is_seen(finding: Finding, cell: Cell) -> None:
+    """P1. With late ack the work is done; with early ack, as the user chose, a lost one is at least seen."""
+    accepted = finding.place or finding.own or cell.side != "sender"
+    if not accepted or finding.whole:
+        return
+    assert cell.ack != "late, rejected"
+    if cell.ack == "late":
+        assert cell.side == "pool", "with late ack only a lost pool process ends a job without a whole run"
+        assert finding.result == "FAILURE"
+    else:
+        assert finding.events or finding.result == "FAILURE"
+
+
+@pytest.mark.parametrize("cell", ALL)
+def test_the_next_call_is_accepted_and_runs_once(finding: Finding, cell: Cell) -> None:
+    """P4: ``words()`` has found the class of the time, which raises for one beyond lease, pending and redelivery."""
+    assert finding.freed()
+    assert [run.how for run in finding.next] == ["returned"]
+
+
+@pytest.mark.parametrize("cell", ALL)
+def test_while_the_key_is_held_callers_get_the_id_of_the_holder(finding: Finding, cell: Cell) -> None:
+    assert finding.refused_by <= {finding.id}
+
+
+@pytest.mark.parametrize("cell", ALL)
+def test_a_job_whose_end_was_reported_never_starts_again(finding: Finding, cell: Cell) -> None:
+    """P6."""
+    if finding.finished:
+        assert not finding.again
+
+
+@pytest.mark.parametrize("cell", ALL)
+def test_nothing_is_left_of_the_lock(finding: Finding, cell: Cell) -> None:
+    """P5: nothing but markers, which expire."""
+    assert finding.left is None
+    assert not finding.indexed
+
+
+def test_the_page_has_a_table_for_each_group_of_cells_and_no_other_cell() -> None:
+    assert page.tables() == list(dict.fromkeys(cell.table for cell in CELLS))
+    assert set(page.committed()) == {(cell.table, cell.row, cell.column) for cell in CELLS}
