@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 HEADER: Final = "jobdedup"
 #: Name under which the worker's main process adds the nonce of one delivery.
 NONCE: Final = "jobdedup_nonce"
+#: Shard numbers have two digits, whatever ``JOBDEDUP_SHARDS`` says by now.
+MOST_SHARDS: Final = 100
 #: Version of the header and of the fingerprint in it.
 FORMAT: Final = 1
 
@@ -75,9 +77,23 @@ def encode_knobs(knobs: Knobs) -> dict[str, Any]:
     return {key: value for name, key in WIRE.items() if (value := getattr(knobs, name)) != _DEFAULTS[name]}
 
 
-def decode_knobs(wire: Mapping[str, Any]) -> Knobs:
-    """Read the wire form; keys that this version does not know are passed over."""
-    return Knobs(**{name: wire[key] for name, key in WIRE.items() if key in wire})
+def decode_knobs(wire: object) -> Knobs:
+    """Read the wire form; keys that this version does not know are passed over.
+
+    Raises TypeError for a value of another kind than the knob's.
+    """
+    if not isinstance(wire, Mapping):
+        raise TypeError(f"knobs are {wire!r}")
+    return Knobs(**{name: _checked(name, wire[key]) for name, key in WIRE.items() if key in wire})
+
+
+def _checked(name: str, value: Any) -> Any:
+    default = _DEFAULTS[name]
+    if name == "execution" or type(value) is type(default):
+        return value
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    raise TypeError(f"knob {name} is {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +142,14 @@ class Header:
         try:
             return cls(
                 id=wire["id"],
-                shard=int(wire.get("s", 0)),
+                shard=range(MOST_SHARDS).index(int(wire.get("s", 0))),
                 locks=tuple((str(fp), decode_knobs(knobs)) for fp, knobs in wire.get("k", ())),
                 n=int(wire.get("n", 0)),
                 at=float(wire.get("at", 0.0)),
                 put_offs=int(wire.get("p", 0)),
                 refused_by=str(wire.get("by", "")),
             )
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             return None
 
 
@@ -144,8 +160,9 @@ class Call:
     ``due_in`` is the time until it may start (eta, countdown), seconds. ``promised``: somebody waits
     for this very id (chord, chain, link, or an id given by the caller). ``by_celery``: published by
     Celery itself, where an error would fail a parent that already ran. ``observed``: no worker with
-    this app is known for the queue, so nothing is locked. ``again``: the header of the
-    job whose id is published once more. ``task_object`` is the task where this process knows it.
+    this app is known for the queue, so nothing is locked. ``reserved``: it has a waiting seat, to be
+    confirmed once the message exists. ``again``: the header of the job whose id is published once
+    more. ``task_object`` is the task where this process knows it.
     """
 
     task: str
@@ -160,6 +177,7 @@ class Call:
     by_celery: bool = False
     observed: bool = False
     counted: bool = False
+    reserved: bool = False
     again: Header | None = None
     task_object: Any = None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 from typing import Any, Final
 
 from django.conf import settings
@@ -19,15 +20,25 @@ from django.core.signals import setting_changed
 PREFIX: Final = "JOBDEDUP_"
 
 
+#: A number of seconds or a ``timedelta``.
+Duration = float | timedelta
+
+#: The longest duration, in seconds: ten years. Beyond lie overflows in Redis and in ``datetime``.
+LONGEST: Final = 10 * 365 * 86_400.0
+
+
 def seconds(value: object) -> float:
     """Turn a number of seconds or a ``timedelta`` into seconds.
 
-    Raises ValueError for anything else, for a bool, and for what is not above zero.
+    Raises ValueError, with the end of a sentence, for anything else, for a bool, for what is not above
+    zero and for more than ten years.
     """
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
         raise ValueError(f"needs a number of seconds above 0 or a timedelta, not {value!r}")
+    if value > LONGEST:
+        raise ValueError(f"needs at most ten years ({LONGEST:.0f} seconds), not {value!r}")
     return float(value)
 
 

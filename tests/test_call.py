@@ -225,3 +225,22 @@ def test_untouched_ends_when_its_block_fails():
     with pytest.raises(ZeroDivisionError), untouched():
         _ = 1 / 0
     assert not is_untouched()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"n": float("inf")},
+        {"s": 10**400, "at": 10**400},
+        {"k": [["f" * 64, {"t": "abc"}]]},
+        {"k": [["f" * 64, []]]},
+        {"k": [["f" * 64, {"l": 5}]]},
+        {"k": [["f" * 64]]},
+        {"k": 7},
+        {"s": 100},
+        {"s": -1},
+    ],
+)
+def test_a_header_with_a_value_of_another_kind_is_none_of_ours(broken):
+    """Garbage in a message never raises in a worker's main process."""
+    assert Header.decode({"v": 1, "id": "x", **broken}) is None

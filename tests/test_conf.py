@@ -35,7 +35,7 @@ def test_a_setting_that_does_not_exist_is_an_attribute_error():
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(1, 1.0), (0.25, 0.25), (timedelta(minutes=2), 120.0), (timedelta.max, 8.64e13)]
+    ("value", "expected"), [(1, 1.0), (0.25, 0.25), (timedelta(minutes=2), 120.0), (timedelta(days=3650), 315_360_000.0)]
 )
 def test_a_duration_is_a_number_of_seconds_or_a_timedelta(value, expected):
     found = seconds(value)
@@ -117,3 +117,10 @@ def test_a_value_is_read_into_its_type(settings, name, value, expected):
     setattr(settings, f"JOBDEDUP_{name}", value)
 
     assert getattr(conf, name) == expected
+
+
+@pytest.mark.parametrize("wrong", [timedelta.max, 10**400])
+def test_ten_years_are_the_longest_duration(wrong):
+    """Beyond lie overflows in Redis and in ``datetime``."""
+    with pytest.raises(ValueError, match="at most ten years"):
+        seconds(wrong)

@@ -16,6 +16,7 @@ from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.lease import Dying, keeper
 from django_jobdedup.executing.presence import presence
 from django_jobdedup.executing.reception import Delivery, receive
+from django_jobdedup.executing.refusal import check_policies
 from django_jobdedup.executing.requests import remember, requests_of
 from django_jobdedup.executing.wrapper import wrap_tasks
 from django_jobdedup.middleware import stack
@@ -52,8 +53,12 @@ def connect() -> None:
 
 
 def activate(app: Any) -> None:
-    """Make this process a worker's main process: wrap the tasks, listen to what happens to them."""
+    """Make this process a worker's main process: wrap the tasks, listen to what happens to them.
+
+    Raises SystemExit for a policy that cannot work: Celery's signals let nothing else through.
+    """
     _main.is_here()
+    check_policies(app)
     wrap_tasks(app)
     connect()
 
@@ -97,10 +102,18 @@ def on_failure(sender: Any, task_id: str, exception: Any = None, **_: Any) -> No
     """
     if not _main or not isinstance(exception, WorkerLostError | TimeLimitExceeded | Terminated):
         return
+    if isinstance(exception, TimeLimitExceeded) and _comes_again(sender):
+        return
     reason = "timeout" if isinstance(exception, TimeLimitExceeded) else "lost"
     for request, delivery in requests_of(task_id):
         if request not in state.active_requests and not delivery.ending:
             _when_gone(_ending(sender, delivery.header, delivery.nonce, reason), (request, delivery))
+
+
+def _comes_again(task: Any) -> bool:
+    """Whether a message that hit its hard limit goes back to the broker: its seat waits for it."""
+    acks = getattr(task, "acks_on_timeout", None)  # Celery 5.7; before, one option for failure and timeout
+    return bool(task.acks_late) and not (task.acks_on_failure_or_timeout if acks is None else acks)
 
 
 def on_rejected(sender: Any, message: Any, **_: Any) -> None:

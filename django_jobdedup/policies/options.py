@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final
 
+from django_jobdedup.conf import seconds
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.fingerprint.key import check_key
 from django_jobdedup.fingerprint.scope import check_scope
 from django_jobdedup.lock_types.registry import lock_type
 from django_jobdedup.policies.conflicts import read_on_conflict
-from django_jobdedup.strategies.duration import duration
 from django_jobdedup.suggestion import suggest
 
 
@@ -107,8 +107,8 @@ READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "key": _key,
     "scope": _scope,
     "lock_name": _text_or_none,
-    "ttl": duration,
-    "lease": duration,
+    "ttl": seconds,
+    "lease": seconds,
     "limit": _count,
     "on_conflict": read_on_conflict,
     "max_starts": _max_starts,

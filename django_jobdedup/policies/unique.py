@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, Never
 
 from django_jobdedup.call import Knobs
+from django_jobdedup.conf import Duration
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.fingerprint.key import Key
 from django_jobdedup.fingerprint.scope import Scope
@@ -16,7 +17,6 @@ from django_jobdedup.policies.conflicts import OnConflict, check_on_conflict, st
 from django_jobdedup.policies.json_form import plain
 from django_jobdedup.policies.options import UNSET, Unset, check_names, read
 from django_jobdedup.strategies.base import Strategy
-from django_jobdedup.strategies.duration import Duration
 from django_jobdedup.strategies.reschedule import Reschedule
 
 #: Marks the JSON form of a whole policy: such a dict replaces, any other overrides option by option.

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from django_jobdedup.conf import Duration, seconds
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.outcomes import Decision, PutOff
 from django_jobdedup.strategies.base import Conflict, Strategy
-from django_jobdedup.strategies.duration import Duration, duration
 
 #: A delay is spread by this part of itself to both sides, so that those put off together come back apart.
 JITTER: Final = 0.2
@@ -59,6 +59,6 @@ class Reschedule(Strategy):
 
 def _seconds(option: str, value: object) -> float:
     try:
-        return duration(value)
+        return seconds(value)
     except ValueError as error:
         raise PolicyError(f"Reschedule option {option} {error}.") from None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.outcomes import PutOff, Refuse, Suppress
 from django_jobdedup.strategies.base import Conflict
-from django_jobdedup.strategies.duration import LONGEST
+from django_jobdedup.conf import LONGEST
 from django_jobdedup.strategies.log import Log
 from django_jobdedup.strategies.raise_ import Raise
 from django_jobdedup.strategies.reschedule import Reschedule
