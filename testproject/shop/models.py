@@ -1,8 +1,9 @@
-"""Three tables: who sells, what was sold, and what was computed from it."""
+"""Four tables: who sells, what was sold, what was computed from it, and what ran."""
 
 from __future__ import annotations
 
 from django.db import models
+from django.utils import timezone
 
 
 class Tenant(models.Model):
@@ -44,3 +45,15 @@ class Report(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tenant} {self.period}"
+
+
+class Run(models.Model):
+    """One start of a task body; without an end it was cut off or failed."""
+
+    job = models.CharField(max_length=255, blank=True, db_index=True, help_text="The Celery task id.")
+    call = models.CharField(max_length=200, help_text="As build_report(1, '2026-08').")
+    started = models.DateTimeField(default=timezone.now)
+    ended = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return self.call

@@ -19,9 +19,11 @@ from django.utils import timezone
 from django_jobdedup import Reschedule, Unique
 
 from .models import Invoice, Report, Tenant
+from .runs import recorded
 
 
 @shared_task(unique=True)
+@recorded
 def recompute_tenant(tenant_id: int) -> str:
     """Add up the invoices of a tenant. Asked a thousand times while one waits or runs, it runs once."""
     time.sleep(settings.SHOP_RECOMPUTE_SECONDS)
@@ -32,6 +34,7 @@ def recompute_tenant(tenant_id: int) -> str:
 
 
 @shared_task(unique=Unique(key=["tenant_id", "period"], ttl=timedelta(hours=2), lease=10))
+@recorded
 def build_report(tenant_id: int, period: str, requested_by: str | None = None) -> int:
     """Build the report of one period. Who asked is no part of the key: two who ask share one report."""
     year, month = period.split("-")
