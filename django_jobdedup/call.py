@@ -160,9 +160,9 @@ class Call:
     ``due_in`` is the time until it may start (eta, countdown), seconds. ``promised``: somebody waits
     for this very id (chord, chain, link, or an id given by the caller). ``by_celery``: published by
     Celery itself, where an error would fail a parent that already ran. ``observed``: no worker with
-    this app is known for the queue, so nothing is locked. ``reserved``: it has a waiting seat, to be
-    confirmed once the message exists. ``again``: the header of the job whose id is published once
-    more. ``task_object`` is the task where this process knows it.
+    this app is known for the queue, so nothing is locked. ``reserved``: the header with which it
+    holds a waiting seat, to be confirmed once the message exists. ``again``: the header of the job
+    whose id is published once more. ``task_object`` is the task where this process knows it.
     """
 
     task: str
@@ -177,7 +177,7 @@ class Call:
     by_celery: bool = False
     observed: bool = False
     counted: bool = False
-    reserved: bool = False
+    reserved: Header | None = None
     again: Header | None = None
     task_object: Any = None
 

@@ -15,7 +15,8 @@ class Outcome(StrEnum):
     UNPROTECTED = "unprotected"
     OBSERVED = "observed"
     BYPASSED = "bypassed"
-    #: A publish of our own or a result restored from its id: nothing is known about its dispatch.
+    #: A result restored from its id, a task without a policy, a dispatch that ended with an error:
+    #: nothing is known about it.
     UNKNOWN = "unknown"
 
     @property

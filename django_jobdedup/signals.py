@@ -14,7 +14,7 @@ from django.dispatch import Signal
 
 logger = logging.getLogger("django_jobdedup")
 
-#: A dispatch was decided. Arguments: ``call``, ``outcome``, ``holder_id``, ``fingerprint``.
+#: A dispatch was decided. Arguments: ``call``, ``outcome``, ``holder_id``, ``fingerprint``, ``error``.
 dispatch_decided = Signal()
 #: A start was decided. Arguments: ``execution``, ``decision`` (a ``Start``), ``by``.
 execution_decided = Signal()

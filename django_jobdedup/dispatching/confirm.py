@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 from collections import defaultdict
 from typing import Final
 
@@ -25,6 +26,8 @@ BATCH: Final = 200
 DELAY: Final = 0.05
 #: Batches that a store refused are tried again this often; by then the pending time is over.
 TRIES: Final = 20
+#: Pause before they are tried again, seconds.
+PAUSE: Final = 1.0
 
 
 class Confirmer:
@@ -76,21 +79,27 @@ class Confirmer:
                 self.flush()
             except Exception as error:
                 signals.report("confirm.flush", error)
+            if self._waiting:  # a store does not answer
+                time.sleep(PAUSE)
+                self._wake.set()
 
     def flush(self) -> None:
-        """Confirm all that waits, now, in this thread. Also waits for a batch that is being sent."""
+        """Confirm all that waits, now, in this thread. Also waits for a batch that is being sent.
+
+        What a store did not answer waits on, for a later flush.
+        """
+        again: list[tuple[Seat, int]] = []
         with self._sending:
-            while True:
+            while batch := self._take():
+                again += _send(batch)
+            if again:
                 with self._guard:
-                    batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
-                if not batch:
-                    return
-                again = _send(batch)
-                if again:
-                    with self._guard:
-                        self._waiting = again + self._waiting
-                    threading.Timer(1.0, self._wake.set).start()
-                    return
+                    self._waiting = again + self._waiting
+
+    def _take(self) -> list[tuple[Seat, int]]:
+        with self._guard:
+            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+        return batch
 
 
 def _send(batch: list[tuple[Seat, int]]) -> list[tuple[Seat, int]]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from contextvars import ContextVar
 from typing import Any, Final
 
 from celery import Celery
-from celery.utils.time import maybe_iso8601
+from celery.utils.time import maybe_iso8601, maybe_make_aware
 from kombu.utils.uuid import uuid
 
 from django_jobdedup import signals
@@ -26,7 +26,7 @@ from django_jobdedup.dispatching.result import marked
 from django_jobdedup.dispatching.routes import queue_of
 from django_jobdedup.dispatching.transactions import warn_if_open
 from django_jobdedup.middleware import stack
-from django_jobdedup.middleware.base import Dispatch
+from django_jobdedup.middleware.base import Dispatch, Seat
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.policies.resolve import UNSET, Policy, policy_of, refuse_unbuilt
 from django_jobdedup.policies.unique import Unique
@@ -37,6 +37,18 @@ OPTIONS: Final = ("unique", "debounce", "throttle")
 PASSING: Final = ("celery.", "django_jobdedup.")
 
 _POSITIONAL: Final = tuple(inspect.signature(Celery.send_task).parameters)[4:]
+#: The id that is being published: a second copy of the hook, further in, lets it pass.
+_publishing: Final[ContextVar[str]] = ContextVar("jobdedup_publishing", default="")
+
+
+class Switch:
+    """Whether the hook works; hangs on its function and on each ``functools.wraps`` wrapper around it."""
+
+    __slots__ = ("hook", "on")
+
+    def __init__(self) -> None:
+        self.on = True
+        self.hook: object = None
 
 
 def install() -> None:
@@ -45,47 +57,85 @@ def install() -> None:
     ``AppConfig.ready()`` does it. Call it yourself only in a process that never runs
     ``django.setup()``, such as a bare ``celery call``.
     """
-    if not is_installed():
+    switch = _switch()
+    if switch is not None:
+        switch.on = True
+    else:
         setattr(Celery, "send_task", _hooked(Celery.send_task))  # noqa: B010 - mypy knows no better way
 
 
 def uninstall() -> None:
-    """Take the hook away again; leaves a wrapper alone that somebody else has put around ours."""
-    if is_installed():
+    """Take the hook away again; one that somebody else has wrapped stays and lets everything pass."""
+    switch = _switch()
+    if switch is None:
+        return
+    switch.on = False
+    if Celery.send_task is switch.hook:
         setattr(Celery, "send_task", Celery.send_task.__wrapped__)  # type: ignore[attr-defined] # noqa: B010
 
 
 def is_installed() -> bool:
     """Say whether the hook is in place."""
-    return hasattr(Celery.send_task, "jobdedup")
+    switch = _switch()
+    return switch is not None and switch.on
+
+
+def _switch() -> Switch | None:
+    return getattr(Celery.send_task, "jobdedup", None)
 
 
 def _hooked(original: Callable[..., Any]) -> Callable[..., Any]:
+    switch = Switch()
+
     @functools.wraps(original)
     def send_task(
         self: Any, name: str, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any
     ) -> Any:
-        options.update(zip(_POSITIONAL, rest, strict=False))
+        names = _POSITIONAL[: len(rest)]
+        if len(names) != len(rest) or not options.keys().isdisjoint(names):
+            return original(self, name, args, kwargs, *rest, **options)  # has its own words for that
+        options.update(zip(names, rest, strict=True))
+        if not switch.on or _publishing.get() == (options.get("task_id") or self):
+            return original(self, name, args, kwargs, **options)
         ours: dict[str, Any] = {option: options.pop(option) for option in OPTIONS if option in options}
-        if is_untouched() or name.startswith(PASSING) or not _is_list(args):
+        if is_untouched() or name.startswith(PASSING) or not _is_call(args, kwargs):
             return original(self, name, args, kwargs, **options)
         if conf.MODE == "off":
             return _off(self, original, name, args, kwargs, options)
-        task_object = _task_object(self, name, options)
-        again = _again(options)
-        policy = _policy(name, task_object, ours)
-        if policy is None and again is None:
+        call = _call_or_none(self, name, args, kwargs, options, ours)
+        if call is None:
             return original(self, name, args, kwargs, **options)
-        call = _call(self, name, args, kwargs, options, policy, again, task_object)
         return _dispatch(self, original, call)
 
-    send_task.jobdedup = True  # type: ignore[attr-defined]
+    switch.hook = send_task
+    send_task.jobdedup = switch  # type: ignore[attr-defined]
     return send_task
 
 
-def _is_list(args: object) -> bool:
+def _is_call(args: object, kwargs: object) -> bool:
     """Celery refuses other arguments itself, with its own words."""
-    return args is None or isinstance(args, list | tuple)
+    return (args is None or isinstance(args, list | tuple)) and (kwargs is None or isinstance(kwargs, dict))
+
+
+def _call_or_none(
+    app: Any, name: str, args: Any, kwargs: Any, options: dict[str, Any], ours: dict[str, Any]
+) -> Call | None:
+    """The call as middleware sees it; None for one without a policy.
+
+    From a publish that Celery makes itself nothing is raised: it would fail a parent that already ran.
+    """
+    try:
+        task_object = _task_object(app, name, options)
+        again = _again(options)
+        policy = _policy(name, task_object, ours)
+        if policy is None and again is None:
+            return None
+        return _call(app, name, args, kwargs, options, policy, again, task_object)
+    except Exception as error:
+        if not is_by_celery(app, options):
+            raise
+        signals.report("hook.call", error)
+        return None
 
 
 def _policy(name: str, task_object: Any, ours: dict[str, Any]) -> Policy | None:
@@ -163,11 +213,11 @@ def _due_in(app: Any, options: dict[str, Any]) -> float:
     countdown, eta = options.get("countdown"), options.get("eta")
     if countdown:
         return max(0.0, float(countdown))
-    if not eta:
+    when = maybe_iso8601(eta) if eta else None
+    if when is None:
         return 0.0
-    when: Any = maybe_iso8601(eta)
-    now = app.now() if when.tzinfo else datetime.now()
-    return max(0.0, float((when - now).total_seconds()))
+    when = maybe_make_aware(when, app.timezone)  # as the worker will read it
+    return max(0.0, float((when - app.now()).total_seconds()))
 
 
 def _dispatch(app: Any, original: Callable[..., Any], call: Call) -> Any:
@@ -175,23 +225,25 @@ def _dispatch(app: Any, original: Callable[..., Any], call: Call) -> Any:
         return [_publish(app, original, one) for one in calls]
 
     done = stack.dispatch([call], publish)[0]
-    if done.error is not None:
-        _announce(done)
-        raise done.error
-    if done.seat is not None:
-        confirmer.add(done.seat)
-    current = running.get()
-    if call.again is not None and current is not None and current.execution.id == call.id:
-        current.republished = True
     _announce(done)
-    return marked(app, done, call.options.get("result_cls"))
+    if done.error is not None:
+        raise done.error
+    return marked(app, done)
 
 
 def _publish(app: Any, original: Callable[..., Any], call: Call) -> Dispatch:
+    mark = _publishing.set(call.id)
     try:
-        result = original(app, call.task, call.args, call.kwargs, **call.options)
+        result = original(app, call.task, call.args, call.kwargs, **{**call.options, "task_id": call.id})
     except Exception as error:
         return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
+    finally:
+        _publishing.reset(mark)
+    if (header := call.reserved) is not None:
+        confirmer.add(Seat(header.knobs.store, header.shard, header.fingerprint, call.id))
+    current = running.get()
+    if call.again is not None and current is not None and current.execution.id == call.id:
+        current.republished = True
     return Dispatch(call, Outcome.UNKNOWN, call.id, result=result)
 
 
@@ -203,4 +255,5 @@ def _announce(done: Dispatch) -> None:
         outcome=done.outcome,
         holder_id=done.id,
         fingerprint=done.fingerprint,
+        error=done.error,
     )

@@ -27,10 +27,17 @@ def is_promised(options: Mapping[str, Any]) -> bool:
 
 
 def is_by_celery(app: Any, options: Mapping[str, Any]) -> bool:
-    """Say whether Celery itself publishes: beat, or a worker around a body (link, chain step, chord body)."""
+    """Say whether Celery itself publishes.
+
+    Beat; a worker around a body (link, chain step, chord body); a body that publishes its own id
+    (retry, replace).
+    """
     if _is_beat.is_set() or (options.get("headers") or {}).get(BEAT_HEADER):
         return True
-    return app.current_worker_task is not None and not in_body.get()
+    task = app.current_worker_task
+    if task is None or task.request.is_eager:
+        return False
+    return not in_body.get() or bool(options.get("task_id") == task.request.id)
 
 
 def _this_is_beat(**_: Any) -> None:

@@ -8,14 +8,16 @@ from django_jobdedup.middleware.base import Dispatch
 from django_jobdedup.outcomes import Outcome
 
 
-def marked(app: Any, done: Dispatch, result_cls: Any = None) -> Any:
+def marked(app: Any, done: Dispatch) -> Any:
     """Return the result object of a dispatch, with ``duplicate``, ``outcome`` and ``fingerprint`` set.
 
     For a suppressed call it is one for the holder's id, so ``get()`` waits for the job that covers it.
     """
     result = done.result
     if result is None:
-        result = (result_cls or app.AsyncResult)(done.id)
+        options = done.call.options
+        result = (options.get("result_cls") or app.AsyncResult)(done.id)
+        result.ignored = options.get("ignore_result")  # as Celery does: nobody waits for no result
     result.outcome = done.outcome
     result.duplicate = done.outcome.duplicate
     result.fingerprint = done.fingerprint

@@ -29,7 +29,7 @@ class Dispatch:
     """What one call became.
 
     ``id`` is the id that the caller shall hold, ``result`` what Celery answered to the publish (None
-    when nothing was published), ``error`` what to raise to the caller, ``seat`` the seat to confirm.
+    when nothing was published), ``error`` what to raise to the caller.
     """
 
     call: Call
@@ -38,7 +38,6 @@ class Dispatch:
     fingerprint: str = ""
     result: Any = None
     error: BaseException | None = None
-    seat: Seat | None = None
 
 
 class NotStarted(Exception):  # noqa: N818 - control flow, not an error
@@ -68,8 +67,9 @@ class Middleware:
     ) -> list[Dispatch]:
         """Publish calls: return one ``Dispatch`` a call, in order.
 
-        ``call_next`` takes the calls that shall go on (changed with ``dataclasses.replace`` or fewer)
-        and returns one ``Dispatch`` for each of those.
+        ``call_next`` takes the calls that shall go on, changed with ``dataclasses.replace``, fewer or
+        more, and returns one ``Dispatch`` for each of those. A call that does not go on needs a
+        ``Dispatch`` without a result; one that is added needs an id of its own.
         """
         return call_next(calls)
 

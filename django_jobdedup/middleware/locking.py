@@ -10,7 +10,7 @@ from django_jobdedup.middleware.base import Dispatch, Middleware
 from django_jobdedup.middleware.planning import plan
 from django_jobdedup.middleware.releasing import give_back, release_unseen
 from django_jobdedup.middleware.reserving import reserve
-from django_jobdedup.middleware.settling import settle
+from django_jobdedup.middleware.settling import give_up, settle
 from django_jobdedup.middleware.starting import claim
 
 
@@ -22,7 +22,11 @@ class LockingMiddleware(Middleware):
     ) -> list[Dispatch]:
         """Reserve, publish what was accepted, give back what could not be published."""
         verdicts = reserve([plan(call) for call in calls])
-        sent = iter(call_next([verdict.call for verdict in verdicts if verdict.publish]))
+        try:
+            sent = iter(call_next([verdict.call for verdict in verdicts if verdict.publish]))
+        except BaseException as error:
+            give_up(verdicts, error)
+            raise
         return [
             settle(verdict, next(sent), call_next) if verdict.publish else verdict.refused()
             for verdict in verdicts

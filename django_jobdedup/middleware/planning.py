@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from django_jobdedup import signals
 from django_jobdedup.call import HEADER, NONCE, Call, Header
 from django_jobdedup.conf import conf
-from django_jobdedup.exceptions import FingerprintError, PolicyError
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.policies.identity import identify
 from django_jobdedup.policies.resolve import BYPASS
@@ -30,7 +29,8 @@ class Plan:
 def plan(call: Call) -> Plan:
     """Work out header and request of a call.
 
-    Raises FingerprintError and PolicyError before anything is locked.
+    Raises FingerprintError and PolicyError before anything is locked, but not for a publish that
+    Celery makes itself: that one goes out without a lock.
     """
     if call.again is not None:
         return _plan_again(call, call.again)
@@ -42,8 +42,6 @@ def plan(call: Call) -> Plan:
         return Plan(call, Outcome.UNKNOWN)
     try:
         return _plan_new(call, call.policy)
-    except (FingerprintError, PolicyError):
-        raise
     except Exception as error:
         if not call.by_celery:
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from django_jobdedup import signals
 from django_jobdedup.call import Call, Header
 from django_jobdedup.exceptions import StoreUnavailable
 from django_jobdedup.middleware.base import Seat
@@ -32,7 +33,11 @@ def _reserve_one(item: Plan) -> Verdict:
     """The way of a plain ``delay()``, which has to be short."""
     if item.request is None or item.header is None:
         return _unasked(item)
-    return _decide(item, stores[item.header.knobs.store].acquire(item.request))
+    try:
+        answer = stores[item.header.knobs.store].acquire(item.request)
+    except Exception as error:  # a store that is not configured; one that does not answer raises nothing
+        answer = _unusable(error, item.call.by_celery)
+    return _decide(item, answer)
 
 
 def _ask(plans: Sequence[Plan]) -> dict[int, AcquireResult]:
@@ -42,9 +47,22 @@ def _ask(plans: Sequence[Plan]) -> dict[int, AcquireResult]:
             by_store.setdefault(item.header.knobs.store, []).append((place, item.request))
     answers: dict[int, AcquireResult] = {}
     for alias, asked in by_store.items():
-        results = stores[alias].acquire_many([request for _, request in asked])
+        results: Sequence[AcquireResult]
+        try:
+            results = stores[alias].acquire_many([request for _, request in asked])
+        except Exception as error:
+            by_celery = all(plans[place].call.by_celery for place, _ in asked)
+            results = [_unusable(error, by_celery)] * len(asked)
         answers.update(zip((place for place, _ in asked), results, strict=True))
     return answers
+
+
+def _unusable(error: Exception, by_celery: bool) -> Unavailable:
+    """Raise what a store raised, but not to a publish that Celery makes itself."""
+    if not by_celery:
+        raise error
+    signals.report("reserving", error)
+    return Unavailable(repr(error))
 
 
 def _unasked(item: Plan) -> Verdict:
@@ -59,8 +77,8 @@ def _decide(item: Plan, answer: AcquireResult) -> Verdict:
     if isinstance(answer, Held):
         return refuse(call, header, answer)
     if isinstance(answer, Acquired):
-        fingerprint = header.fingerprint
-        call = with_header(call, replace(header, at=header.at or answer.at))
+        fingerprint, header = header.fingerprint, replace(header, at=header.at or answer.at)
+        call = replace(with_header(call, header), reserved=header)
         seat = Seat(header.knobs.store, header.shard, fingerprint, call.id)
         return Verdict(call, Outcome.ACCEPTED, seat=seat, fingerprint=fingerprint)
     if isinstance(answer, Outside):
@@ -76,5 +94,5 @@ def _without_store(call: Call, header: Header, answer: Unavailable) -> Verdict:
             f"{call.task} was not queued: its lock store does not answer ({answer.error}). "
             'Try again later, or give the policy on_store_error="proceed".'
         )
-        return Verdict(call, Outcome.UNPROTECTED, False, fingerprint=header.fingerprint, error=error)
+        return Verdict(call, Outcome.UNKNOWN, False, fingerprint=header.fingerprint, error=error)
     return Verdict(with_header(call, header), Outcome.UNPROTECTED, fingerprint=header.fingerprint)

@@ -10,6 +10,7 @@ from kombu.exceptions import OperationalError
 from django_jobdedup.call import Call
 from django_jobdedup.middleware.base import Dispatch
 from django_jobdedup.middleware.verdict import Verdict
+from django_jobdedup.outcomes import Outcome
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Withdraw
@@ -20,21 +21,39 @@ Publish = Callable[[Sequence[Call]], list[Dispatch]]
 
 def settle(verdict: Verdict, sent: Dispatch, publish: Publish) -> Dispatch:
     """Join the verdict with what the publish answered."""
-    if isinstance(sent.error, OperationalError | OSError):
-        # Perhaps the message went out: only the same id is safe to send again, and always is.
-        sent = publish([verdict.call])[0]
+    if isinstance(sent.error, OperationalError | OSError) and verdict.fingerprint:
+        # Perhaps the message went out. With a lock the same id is safe to send again: each copy is
+        # claimed, one runs. Without one nobody would notice the second copy.
+        sent = _again(verdict, publish)
     if sent.error is not None:
         _give_back(verdict, sent.error)
-        return replace(sent, outcome=verdict.outcome, fingerprint=verdict.fingerprint)
-    return replace(sent, outcome=verdict.outcome, fingerprint=verdict.fingerprint, seat=verdict.seat)
+        return replace(sent, outcome=Outcome.UNKNOWN, fingerprint=verdict.fingerprint)
+    if sent.result is None:  # another middleware has decided not to publish
+        _give_back(verdict, None)
+        return sent
+    return replace(sent, outcome=verdict.outcome, fingerprint=verdict.fingerprint)
 
 
-def _give_back(verdict: Verdict, error: BaseException) -> None:
+def _again(verdict: Verdict, publish: Publish) -> Dispatch:
+    try:
+        return publish([verdict.call])[0]
+    except BaseException as error:
+        _give_back(verdict, error)
+        raise
+
+
+def give_up(verdicts: Sequence[Verdict], error: BaseException) -> None:
+    """Give every seat back: a middleware further in has raised instead of answering."""
+    for verdict in verdicts:
+        _give_back(verdict, error)
+
+
+def _give_back(verdict: Verdict, error: BaseException | None) -> None:
     seat = verdict.seat
     if seat is None or verdict.call.again is not None:
         return  # a seat that runs, or that an earlier message holds, is not the publish's to free
     answer = stores[seat.store].withdraw(Withdraw(Ref(seat.shard, seat.fingerprint), seat.id))
-    if isinstance(answer, Withdrawn) and answer.refused:
+    if isinstance(answer, Withdrawn) and answer.refused and error is not None:
         error.add_note(
             f"django_jobdedup: {answer.refused} equal calls were refused in favour of this one "
             "while it was being published; they hold an id that will not run."

@@ -43,11 +43,26 @@ def counts_in_store() -> bool:
 
 
 def dispatch(calls: Sequence[Call], publish: Callable[[Sequence[Call]], list[Dispatch]]) -> list[Dispatch]:
-    """Pass calls through all middleware down to ``publish``."""
+    """Pass calls through all middleware down to ``publish``.
+
+    Raises ImproperlyConfigured for a middleware that does not answer every call.
+    """
     chain = publish
     for layer in reversed(middleware()):
-        chain = partial(layer.dispatch, call_next=chain)
+        chain = partial(_through, layer, chain)
     return chain(calls)
+
+
+def _through(
+    layer: Middleware, call_next: Callable[[Sequence[Call]], list[Dispatch]], calls: Sequence[Call]
+) -> list[Dispatch]:
+    done = layer.dispatch(calls, call_next)
+    if len(done) != len(calls):
+        raise ImproperlyConfigured(
+            f"{type(layer).__module__}.{type(layer).__qualname__}.dispatch() answered {len(done)} of "
+            f"{len(calls)} calls: return one Dispatch a call, in order."
+        )
+    return done
 
 
 def execute(execution: Execution, body: Callable[[Execution], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""A world and a worker for a whole module: starting one costs seconds, so tests share it under keys of their own."""
+"""A world and a worker for a whole module: starting one costs seconds, so its tests share it by key."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from tests.rig.environment import Environment, new_namespace
 from tests.rig.journal import Journal
 from tests.rig.worker import Worker
 
-from . import jobs as jobs
+from . import jobs  # noqa: F401 - registers the tasks
 
 
 @pytest.fixture(scope="module")
-def world(
-    request: pytest.FixtureRequest, redis_server: GivenRedis | EmbeddedRedis
-) -> Iterator[Environment]:
+def world(request: pytest.FixtureRequest, redis_server: GivenRedis | EmbeddedRedis) -> Iterator[Environment]:
     """The world of this module; its options stand in the module as ``WORLD``."""
     options = getattr(request.module, "WORLD", {})
     environment = Environment(new_namespace(), redis_server.url, **options)
@@ -75,7 +73,9 @@ def heard() -> Iterator[dict[str, list[dict[str, object]]]]:
     receivers = []
     for name, signal in signals.SIGNALS.items():
 
-        def receive(sender: object, *, _said: list[dict[str, object]] = said[name], **payload: object) -> None:
+        def receive(
+            sender: object, *, _said: list[dict[str, object]] = said[name], **payload: object
+        ) -> None:
             _said.append({"sender": sender, **payload})
 
         signal.connect(receive)
