@@ -32,7 +32,8 @@ def act(task: Task, key: str, how: str, seconds: float) -> Any:
     """Do one of the ``WAYS``; those that end with ``_once`` do it at the first start of an id only."""
     with recorded(task.request, key) as recording:
         if how.endswith("_once"):
-            how = how.removesuffix("_once") if recording.attempt == 1 else "succeed"
+            first = recording.attempt == 1
+            how, seconds = (how.removesuffix("_once"), seconds) if first else ("succeed", 0.0)
         return WAYS[how](task, key, seconds, recording)
 
 

@@ -90,8 +90,7 @@ case(tasks.late, "requeue_once", attempts=2)
 case(tasks.late_back_when_lost, "vanish_once", attempts=2)
 case(tasks.retried_when_lost, "vanish_once", attempts=2)
 case(tasks.retried_when_lost, "leave_once", attempts=2)
-# The child is killed at the limit, so the copy waits for the lease of its first delivery.
-case(tasks.late_back_at_timeout, "succeed_once", seconds=1.5, time_limit=1, attempts=2)
+case(tasks.late_back_at_timeout, "succeed_once", seconds=20, time_limit=1, attempts=2)
 case(tasks.late_back_at_timeout, "fail", states=("FAILURE",))
 
 
