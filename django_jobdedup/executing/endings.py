@@ -6,7 +6,7 @@ from typing import Any
 
 from celery.exceptions import Ignore, Reject, Retry
 
-from django_jobdedup.call import Running
+from django_jobdedup.call import Knobs, Running
 from django_jobdedup.outcomes import How
 
 
@@ -18,7 +18,13 @@ def succeeded(current: Running) -> tuple[How, str]:
 
 
 def _good(current: Running) -> How:
-    return How.KEEP if current.execution.header.knobs.keeps else How.RELEASE
+    return How.KEEP if _knobs(current).keeps else How.RELEASE
+
+
+def _knobs(current: Running) -> Knobs:
+    """The knobs of the lock; for a bypassed call, which has none, those that keep nothing."""
+    header = current.execution.header
+    return header.knobs if header.locks else Knobs()
 
 
 def failed(current: Running, error: BaseException) -> tuple[How | None, str]:
@@ -42,7 +48,7 @@ def failed(current: Running, error: BaseException) -> tuple[How | None, str]:
 
 
 def _failure(current: Running) -> How:
-    knobs = current.execution.header.knobs
+    knobs = _knobs(current)
     return How.KEEP if knobs.keeps and knobs.keep_on_failure else How.RELEASE
 
 
