@@ -9,8 +9,8 @@
     ├── LockLost                                  a running body no longer holds its lock
     └── StoreUnavailable                          the lock store cannot be reached
 
-The class docstring is the message when none is given. Every error survives pickling,
-because it may cross a result backend.
+The class docstring is the message when none is given. Every error survives pickling and a JSON result
+backend, which makes it again from ``args``: so ``args`` are the message and all attributes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from __future__ import annotations
 class JobDedupError(Exception):
     """Something went wrong in django_jobdedup."""
 
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(message if message is not None else (self.__doc__ or ""))
+    def __init__(self, message: str | None = None, *attributes: object) -> None:
+        super().__init__(message if message is not None else (self.__doc__ or ""), *attributes)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class PolicyError(JobDedupError, ValueError):
@@ -34,11 +37,8 @@ class FingerprintError(JobDedupError, TypeError):
     """
 
     def __init__(self, message: str | None = None, argument: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message, argument)
         self.argument = argument
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.args[0], self.argument)
 
 
 class DuplicateDispatch(JobDedupError):  # noqa: N818 - a fact, as the field names it
@@ -49,12 +49,9 @@ class DuplicateDispatch(JobDedupError):  # noqa: N818 - a fact, as the field nam
     """
 
     def __init__(self, message: str | None = None, holder_id: str = "", fingerprint: str = "") -> None:
-        super().__init__(message)
+        super().__init__(message, holder_id, fingerprint)
         self.holder_id = holder_id
         self.fingerprint = fingerprint
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.args[0], self.holder_id, self.fingerprint)
 
 
 class LockLost(JobDedupError):  # noqa: N818

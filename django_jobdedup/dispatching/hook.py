@@ -22,7 +22,7 @@ from django_jobdedup.conf import conf
 from django_jobdedup.dispatching.confirm import confirmer
 from django_jobdedup.dispatching.presence import is_attended
 from django_jobdedup.dispatching.promises import is_by_celery, is_promised
-from django_jobdedup.dispatching.result import marked
+from django_jobdedup.dispatching.result import marked, unmarked
 from django_jobdedup.dispatching.routes import queue_of
 from django_jobdedup.dispatching.transactions import warn_if_open
 from django_jobdedup.middleware import stack
@@ -104,7 +104,7 @@ def _hooked(original: Callable[..., Any]) -> Callable[..., Any]:
             return _off(self, original, name, args, kwargs, options)
         call = _call_or_none(self, name, args, kwargs, options, ours)
         if call is None:
-            return original(self, name, args, kwargs, **options)
+            return unmarked(original(self, name, args, kwargs, **options))
         return _dispatch(self, original, call)
 
     switch.hook = send_task

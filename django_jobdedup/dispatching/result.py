@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from celery.result import AsyncResult
+
 from django_jobdedup.middleware.base import Dispatch
 from django_jobdedup.outcomes import Outcome
 
@@ -18,9 +20,19 @@ def marked(app: Any, done: Dispatch) -> Any:
         options = done.call.options
         result = (options.get("result_cls") or app.AsyncResult)(done.id)
         result.ignored = options.get("ignore_result")  # as Celery does: nobody waits for no result
-    result.outcome = done.outcome
-    result.duplicate = done.outcome.duplicate
-    result.fingerprint = done.fingerprint
+    return _mark(result, done.outcome, done.fingerprint)
+
+
+def unmarked(result: Any) -> Any:
+    """Return the result of a call without a policy, with the attributes that all others have.
+
+    So code that looks at ``duplicate`` works on when a policy is taken away.
+    """
+    return _mark(result, Outcome.UNKNOWN, "") if isinstance(result, AsyncResult) else result
+
+
+def _mark(result: Any, outcome: Outcome, fingerprint: str) -> Any:
+    result.outcome, result.duplicate, result.fingerprint = outcome, outcome.duplicate, fingerprint
     return result
 
 

@@ -137,3 +137,9 @@ def test_the_accepted_id_is_the_one_in_the_message_and_in_the_store(
     assert message["headers"]["id"] == result.id
     assert message["properties"]["correlation_id"] == result.id
     assert state(result, jobs.noticing.name) == [(result.id, "W")]
+
+
+def test_a_result_without_a_policy_has_the_same_attributes(world: Environment, key: str) -> None:
+    """Code that looks at them works on when a policy is taken away."""
+    result = tasks.plain.delay(key)
+    assert (result.outcome, result.duplicate, result.fingerprint) == ("unknown", False, "")
