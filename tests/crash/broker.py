@@ -6,7 +6,7 @@ from typing import Literal
 
 import redis
 
-Place = Literal["queued", "unacked", ""]
+Place = Literal["queued", "unacked"]
 
 
 class Broker:
@@ -20,13 +20,13 @@ class Broker:
         """Close the connection."""
         self._client.close()
 
-    def place(self, id: str, *queues: str) -> Place:
-        """Say where a message of *id* is; a queue comes first."""
+    def places(self, id: str, *queues: str) -> frozenset[Place]:
+        """Say where messages of *id* are; none: there is no message any more."""
         # Unacked first: a message that moves back to its queue meanwhile is seen at least once.
         unacked = any(id in message for message in self._client.hvals(f"{self._prefix}unacked"))
-        if any(id in message for queue in queues for message in self._queued(queue)):
-            return "queued"
-        return "unacked" if unacked else ""
+        queued = any(id in message for queue in queues for message in self._queued(queue))
+        found: list[tuple[Place, bool]] = [("queued", queued), ("unacked", unacked)]
+        return frozenset(place for place, there in found if there)
 
     def _queued(self, queue: str) -> list[str]:
         found: list[str] = self._client.lrange(f"{self._prefix}{queue}", 0, -1)

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 from tests.crash.strikes import Victim
 
+CONFIRM_WITHIN, LEASE, VISIBILITY = 2, 2.5, 6
+"""Seconds, in the order of their usual sizes: a redelivery comes long after a lease has lapsed."""
+LOST_WAIT = 1.0
+"""Seconds after which Celery reports a lost pool process; ten by default."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -32,6 +37,12 @@ class Cell:
     retries: bool = False
     countdown: float = 0.0
     ttl: float | None = None
+
+    @property
+    def next(self) -> float:
+        """How long the next call runs: where it runs before a redelivery, until that comes."""
+        beside = self.side == "worker" and (self.lock != "until_executed" or self.point == "before ack")
+        return VISIBILITY - 1.0 if beside else 1.0
 
     @property
     def name(self) -> str:
@@ -71,9 +82,7 @@ def idle(table: str) -> Iterator[Cell]:
     """The same, but a worker takes the message at once."""
     for column in (EARLY, LATE):
         row = "after the publish, a worker is free"
-        yield Cell(
-            table, row, column, "sender", "until_executed", ACKS[column], "after publish", waits=False
-        )
+        yield Cell(table, row, column, "sender", "until_executed", ACKS[column], "after publish", waits=False)
 
 
 def acking(table: str) -> Iterator[Cell]:
@@ -167,9 +176,7 @@ def far(table: str) -> Iterator[Cell]:
     """The sender dies before its confirm, then the worker that holds the message until its eta."""
     for row, point in rows("confirm"):
         for column in (EARLY, LATE):
-            yield Cell(
-                table, row, column, "worker", "until_executed", ACKS[column], point, countdown=5.0
-            )
+            yield Cell(table, row, column, "worker", "until_executed", ACKS[column], point, countdown=8.0)
 
 
 SENDER = "sender"

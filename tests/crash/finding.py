@@ -7,7 +7,7 @@ from itertools import combinations
 
 from django_jobdedup.stores.record import Holder, Record
 from tests.crash.broker import Place
-from tests.crash.cells import Cell
+from tests.crash.cells import LOST_WAIT, Cell
 from tests.rig.journal import Run
 
 SLACK = 1.0
@@ -22,10 +22,10 @@ SOON = 1.5
 class Finding:
     """One cell, measured. Instants are ``time.monotonic()``.
 
-    ``id`` is the job that was hit, ``next_id`` the first equal call accepted after the strike. ``holder`` is the
-    job's seat just after the death, ``offset`` the store's clock minus ours, ``place`` where the message was then.
-    ``attached`` is when a worker could take the messages that the dead left. ``events`` are what the store noted,
-    ``result`` the state of the job's result, ``left`` and ``indexed`` what the store still knows at the very end.
+    ``id`` is the job that was hit, ``next_id`` the first equal call accepted after the strike. ``holder`` is
+    the job's seat just after the death, ``finished`` whether its end was on record by then, ``offset`` the
+    store's clock minus ours, ``places`` where its messages were. ``events`` are what the store noted,
+    ``result`` is the state of the job's result, ``left`` and ``indexed`` what the store knows at the end.
     """
 
     cell: Cell
@@ -34,8 +34,7 @@ class Finding:
     holder: Holder | None
     finished: bool
     offset: float
-    place: Place
-    attached: float
+    places: frozenset[Place]
     refused_by: frozenset[str]
     next_id: str
     accepted: float
@@ -84,7 +83,9 @@ class Finding:
 
     def words(self) -> str:
         """Say it in few words: the cell of the page."""
-        parts = [self._work(), f"key free {self.freed()}"]
+        parts = [self._work() + self._when(), f"next call {self.freed()}{self._waiting()}"]
+        if self.two:
+            parts.append("both run, one at a time")
         seen = self._seen()
         return "; ".join([*parts, f"seen: {seen}"] if seen else parts)
 
@@ -97,55 +98,84 @@ class Finding:
         if any(end - EARLY <= self.accepted <= end + SLACK for end in ends):
             return "when it has run"
         deadline = self.deadline
-        if deadline is not None and deadline[1] - EARLY <= self.accepted <= deadline[1] + SLACK:
+        if (
+            deadline is not None
+            and deadline[1] - EARLY <= self.accepted <= max(deadline[1], self.struck) + SLACK
+        ):
             return deadline[0]
         starts = [run.started for run in self.again]
         if any(start - EARLY <= self.accepted <= start + SLACK for start in starts):
             return "when it starts"
         after = self.accepted - self.struck
+        if self.cell.side == "pool" and self.cell.point not in ("finish unread", "after finish"):
+            assert after <= LOST_WAIT + SLACK
+            return "when Celery reports the loss"
         assert after <= SOON, f"accepted {after:.2f} s after the strike, for no reason: {self}"
         return "at once"
 
+    def _waiting(self) -> str:
+        """Whether the next call, accepted beside a dead run, had to wait for its lease."""
+        beside = self.cell.side == "worker" and self.accepted < self.lease
+        waited = beside and self.next and self.next[0].started >= self.lease - EARLY
+        return ", starts after the lease" if waited else ""
+
+    @property
+    def lease(self) -> float:
+        """When the lease of the dead run lapsed, 0 without one."""
+        return self.holder.lease - self.offset if self.holder and self.holder.state == "R" else 0.0
+
+    @property
+    def two(self) -> bool:
+        """Whether the job still had a run before it when the next call was accepted."""
+        return any(run.started > self.accepted for run in self.again)
+
     def _work(self) -> str:
         """What became of the job."""
-        cut, whole = len(self.own) - len(self.whole), len(self.whole)
         if self.cell.retries:
             return self._retried()
+        cut, whole = len(self.own) - len(self.whole), len(self.whole)
         if not self.own:
-            return "lost" if self.place or self.finished or self.cell.side != "sender" else "never queued"
+            never = self.cell.side == "sender" and not self.places
+            return "never queued" if never else "lost"
         if not self.again:
             return "has run" if whole else "cut off, lost"
-        word = {(0, 1): "runs", (1, 1): "cut off, runs again", (0, 2): "runs twice"}.get((cut, whole))
+        words = {(0, 1): "runs", (1, 1): "cut off, runs again", (0, 2): "has run, runs again"}
+        word = words.get((cut, whole))
         assert word is not None, f"{cut} runs were cut off, {whole} were not: {self.runs}"
-        return word + self._when()
+        return word
 
     def _retried(self) -> str:
-        first = [run for run in self.own if run.started < self.struck]
         if not self.again:
-            return "retry lost" if first else "lost"
+            return "retry lost"
         bodies = [run.retries for run in self.again]
         assert bodies in ([1], [0, 1]), f"the body started again with retries {bodies}"
-        return ("retry runs" if bodies == [1] else "first attempt and retry run") + self._when()
+        return "retry runs" if bodies == [1] else "first attempt again, retry runs"
 
     def _when(self) -> str:
-        """When the run after the strike started, counted from the moment at which a worker could."""
-        start = self.again[0].started
-        late = "both run, this one after the next" if self._after_next(start) else ""
-        if self.place == "unacked" and start - self.struck > SOON:
-            when = " after the visibility timeout"
-        elif start - max(self.struck, self.attached) <= SOON or late:
-            when = ""
-        else:
-            when = " after the lease"
-        if self.cell.countdown and when:
-            when = " at its eta"
-        return when + (f" ({late})" if late else "")
+        """When the run after the strike started."""
+        if not self.again:
+            return ""
+        after = self.again[0].started - self.struck
+        if self.cell.countdown:
+            assert after > SOON
+            return " at its eta"
+        ran = self.holder is not None and self.holder.state == "R"
+        if ran and self.places and (self.queued or self.cell.side == "pool"):
+            assert self.again[0].started > self.lease - EARLY
+            return " after the lease"
+        if self.places and not self.queued and self.cell.side == "worker":
+            assert after > SOON
+            return " after the visibility timeout"
+        return ""
 
-    def _after_next(self, start: float) -> bool:
-        return any(run.started < start for run in self.next)
+    @property
+    def queued(self) -> bool:
+        """Whether a message waited in the queue at the death, so that no redelivery was needed."""
+        return "queued" in self.places
 
     def _seen(self) -> str:
-        parts = [f"event `{what}`" for what in self.events]
+        # "withdrawn" tells how many calls were refused meanwhile: those were our own probes.
+        parts = [f"event `{what}`" for what in self.events if what != "withdrawn"]
         if self.result not in ("SUCCESS", "") and self._work() != "never queued":
             parts.append(f"result `{self.result}`")
         return ", ".join(parts)

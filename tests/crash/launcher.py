@@ -43,9 +43,9 @@ class Launcher:
         self._process.communicate()
 
     def send(self, task: str, args: list[Any], options: dict[str, Any], plan: Plan) -> None:
-        """Dispatch in a process of its own that is killed on the way; raises AssertionError when it is not."""
+        """Dispatch in a process of its own that is killed on its way. Raises AssertionError otherwise."""
         answer = self._order(do="send", task=task, args=args, options=options, plan=asdict(plan))
-        assert answer["status"] == -9, f"the sender ended with {answer['status']}, never killed at {plan.point}"
+        assert answer["status"] == -9, f"a sender came past {plan.point!r}: {answer}"
 
     def work(self, queue: str) -> int:
         """Start a worker over one queue; give its pid."""

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from celery.signals import worker_init
-from celery.worker.request import Request
-from kombu.transport.redis import Channel
+from kombu.transport.redis import Channel, QoS
 from redis.connection import AbstractConnection
 
 from django_jobdedup.executing import worker
@@ -44,7 +43,7 @@ def plant() -> None:
     _wrap(RedisStore, "claim", "claim", lambda _, request: [request.id])
     _wrap(RedisStore, "finish", "finish", lambda _, request: [request.token.id])
     _wrap(Channel, "_put", "publish", _published)
-    _wrap(Request, "acknowledge", "ack", lambda request: [] if request.acknowledged else [request.id])
+    _wrap(QoS, "ack", "ack", _acked)
     _wrap(worker, "receive", "reception", lambda request: [request.id])
     _wrap_replies()
     worker_init.connect(_this_is_main, weak=False)
@@ -52,6 +51,13 @@ def plant() -> None:
 
 def _published(_: Any, queue: str, message: dict[str, Any], **__: Any) -> list[str]:
     id = (message.get("headers") or {}).get("id")
+    return [id] if id else []
+
+
+def _acked(channel: QoS, tag: str) -> list[str]:
+    """Where kombu tells Redis: Celery's own acknowledge() only puts it off to the next turn of the loop."""
+    message = channel._delivered.get(tag)
+    id = message.headers.get("id") if message is not None else None
     return [id] if id else []
 
 

@@ -26,9 +26,9 @@ PATIENCE = 10.0
 class Plan:
     """Where to strike.
 
-    ``point`` is the name of a point, ``cell`` the name under which the strike is noted. ``victim``: the process
-    that comes by, or the whole worker around it. ``once``: strike only when this other point was passed.
-    ``hold``: whoever comes by this other point waits there for his death.
+    ``point`` is the name of a point, ``cell`` the name under which the strike is noted. ``victim``: the
+    process that comes by, or the whole worker around it. ``once``: strike only when this other point was
+    passed. ``hold``: whoever comes by this other point waits there for his death.
     """
 
     cell: str

@@ -7,12 +7,10 @@ from typing import Any
 from celery import Task, shared_task
 
 from tests.crash import strikes
+from tests.crash.cells import LEASE
 from tests.rig.journal import recorded
 
-LEASE = 3
 TTL = 3600
-SECONDS = 1.0
-"""How long a body takes: long enough for an overlap to show."""
 
 ACKS: dict[str, dict[str, Any]] = {
     "early": {},
@@ -27,12 +25,12 @@ def job(lock: str, ack: str) -> Any:
     policy = {"lock": lock, "key": "key", "lease": LEASE, "ttl": TTL}
 
     @shared_task(bind=True, name=f"crash {lock} {ack}", unique=policy, **ACKS[ack])
-    def body(self: Task, key: str, retry_to: str = "") -> str:
+    def body(self: Task, key: str, seconds: float = 1.0, retry_to: str = "") -> str:
         with recorded(self.request, key) as recording:
             strikes.pass_by("body start", self.request.id)
-            recording.work(SECONDS / 2)
+            recording.work(seconds / 2)
             strikes.pass_by("body middle", self.request.id)
-            recording.work(SECONDS / 2)
+            recording.work(seconds / 2)
             if retry_to and not self.request.retries:
                 raise self.retry(countdown=0, queue=retry_to)
         strikes.pass_by("body end", self.request.id)
