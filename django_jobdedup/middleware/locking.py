@@ -22,8 +22,9 @@ class LockingMiddleware(Middleware):
     ) -> list[Dispatch]:
         """Reserve, publish what was accepted, give back what could not be published."""
         verdicts = reserve([plan(call) for call in calls])
+        going = [verdict.call for verdict in verdicts if verdict.publish]
         try:
-            sent = iter(call_next([verdict.call for verdict in verdicts if verdict.publish]))
+            sent = iter(call_next(going) if going else ())
         except BaseException as error:
             give_up(verdicts, error)
             raise
