@@ -100,9 +100,10 @@ def _checked(name: str, value: Any) -> Any:
 class Header:
     """What travels with a message.
 
-    ``id`` is the token, ``n`` counts hand-overs, ``at`` is the store's time of the acceptance
-    (epoch seconds, 0 without one), ``put_offs`` counts how often this attempt was put off. No
-    ``locks``: this call bypasses its policy. ``refused_by``: found to be a duplicate on reception.
+    ``id`` is the token, ``n`` counts hand-overs, ``at`` is the store's time of the acceptance, the
+    sender's where the lock takes no seat at dispatch (epoch seconds, 0 unknown), ``put_offs`` counts
+    how often this attempt was put off. No ``locks``: this call bypasses its policy. ``refused_by``:
+    found to be a duplicate on reception.
     """
 
     id: str

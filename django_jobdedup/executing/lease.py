@@ -1,37 +1,39 @@
 """The lease thread of the worker's main process.
 
-Renews the leases of what its pool runs, confirms far-off messages it has received, and frees the
-seats of terminated jobs once their process is really gone. A killed worker renews nothing: its keys
-are free after one lease. Threads run while a body keeps the main process busy (solo) as well.
+Renews the leases of what its pool runs, confirms messages that it has received, and frees the seats
+of terminated jobs once their process is really gone. A killed worker renews nothing: its keys are
+free after one lease. Threads run while a body keeps the main process busy (solo) as well.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from celery.worker import state
 
 from django_jobdedup import signals
 from django_jobdedup.call import Ending
+from django_jobdedup.executing.losing import look_into
 from django_jobdedup.executing.presence import presence
+from django_jobdedup.executing.processes import is_alive, is_gone
 from django_jobdedup.executing.reception import Delivery, delivery_of
 from django_jobdedup.middleware import stack
 from django_jobdedup.stores.handler import stores
-from django_jobdedup.stores.results import Lost, Renewed
+from django_jobdedup.stores.results import Lost, Renewed, Unavailable
 
 #: Renewals in one lease: two may fail before it lapses.
 RENEWALS: Final = 3
 #: Longest and shortest pause between two rounds, seconds.
 SLOWEST: Final = 10.0
 FASTEST: Final = 0.1
-#: How often a dying process is looked at, seconds.
+#: How often a dying process is looked at, seconds, and for how long; then at each round only.
 LOOK: Final = 0.05
+PATIENCE: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -41,6 +43,12 @@ class Dying:
     delivery: Delivery
     ending: Ending
     pid: int | None
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def age(self) -> float:
+        """Return the seconds since it was told."""
+        return time.monotonic() - self.since
 
 
 class LeaseKeeper:
@@ -51,7 +59,7 @@ class LeaseKeeper:
         self._thread: threading.Thread | None = None
         self._dying: list[Dying] = []
         self._pause = SLOWEST
-        self._next_round = 0.0
+        self._last_round = time.monotonic()
 
     def start(self) -> None:
         """Start the thread; safe to call again."""
@@ -72,105 +80,114 @@ class LeaseKeeper:
         self._dying.append(dying)
         self._wake.set()
 
+    def due_in(self) -> float:
+        """Return the seconds until the next round, at the pace of the shortest lease seen so far."""
+        return max(0.0, self._last_round + self._pause - time.monotonic())
+
     def _work(self) -> None:
         while True:
-            self._wake.wait(LOOK if self._dying else self._pause)
+            young = any(dying.age < PATIENCE for dying in self._dying)
+            self._wake.wait(min(LOOK, self.due_in()) if young else self.due_in())
             self._wake.clear()
-            try:
-                self._bury()
-                if time.monotonic() >= self._next_round:
-                    self._next_round = time.monotonic() + self._pause * 0.9
-                    self.round()
-            except Exception as error:
-                signals.report("lease.round", error)
+            _guarded("lease.bury", self._bury)
+            if not self.due_in():
+                self._last_round = time.monotonic()
+                _guarded("lease.renew", self.renew)
+                _guarded("lease.confirm", lambda: _confirm(waiting_deliveries()))
+                _guarded("lease.presence", presence.refresh)
 
-    def round(self) -> None:
+    def renew(self) -> None:
         """Renew every lease once."""
         _renew([*running_deliveries(), *(dying.delivery for dying in self._dying)])
-        _confirm(far_deliveries())
-        presence.refresh()
 
     def _bury(self) -> None:
         for dying in list(self._dying):
-            if not is_alive(dying.pid):
+            if _is_over(dying) or not is_alive(dying.pid):
                 self._dying.remove(dying)
                 stack.ended(dying.ending)
 
 
+def _guarded(where: str, step: Callable[[], None]) -> None:
+    try:
+        step()
+    except Exception as error:
+        signals.report(where, error)
+
+
+def _is_over(dying: Dying) -> bool:
+    """Whether the body has ended, or never began, in a process that did not go."""
+    delivery = dying.delivery
+    return delivery.missed and (delivery.renewed or dying.age > 2 * delivery.token.lease)
+
+
 def running_deliveries() -> list[Delivery]:
-    """Return the deliveries that the pool has accepted and not ended."""
-    return _deliveries(state.active_requests)
+    """Return the deliveries that the pool has accepted and not ended.
+
+    Not those of a lost process: Celery may need ten seconds to learn of it, the lease lapses sooner.
+    """
+    return _deliveries(request for request in _copied(state.active_requests) if not _is_lost(request))
 
 
-def far_deliveries() -> list[Delivery]:
-    """Return the received deliveries that wait in this process for their eta."""
-    return _deliveries(getattr(state, "scheduled_requests", ()))
+def waiting_deliveries() -> list[Delivery]:
+    """Return the received deliveries that wait in this process, for their eta or for the pool."""
+    scheduled = getattr(state, "scheduled_requests", ())  # Celery 5.7
+    active = set(_copied(state.active_requests))
+    received = [*_copied(scheduled), *_copied(state.reserved_requests)]
+    return _deliveries(request for request in received if request not in active)
+
+
+def _is_lost(request: Any) -> bool:
+    return is_gone(request.worker_pid)
+
+
+def _copied(requests: Iterable[Any]) -> list[Any]:
+    while True:
+        try:
+            return list(requests)
+        except RuntimeError:  # the main thread has changed the set meanwhile
+            continue
 
 
 def _deliveries(requests: Iterable[Any]) -> list[Delivery]:
-    while True:
-        try:
-            copied = list(requests)
-            break
-        except RuntimeError:  # the main thread has changed the set meanwhile
-            continue
-    found = (delivery_of(request) for request in copied)
+    found = (delivery_of(request) for request in requests)
     return [delivery for delivery in found if delivery is not None]
 
 
 def _renew(deliveries: list[Delivery]) -> None:
-    by_store: dict[str, list[Delivery]] = defaultdict(list)
-    for delivery in deliveries:
-        by_store[delivery.header.knobs.store].append(delivery)
-    for alias, group in by_store.items():
+    for alias, group in _by_store(deliveries).items():
         answers = stores[alias].renew([delivery.token for delivery in group])
         for delivery, answer in zip(group, answers, strict=True):
             _note(delivery, answer)
 
 
 def _note(delivery: Delivery, answer: object) -> None:
-    """Tell a lost lease once, if it is news.
+    """Look into a lost lease if it is news.
 
     Before the first renewal the pool may not have claimed yet; a single miss may be a body that ended
     just now, before its result came back to this process.
     """
     if isinstance(answer, Renewed):
         delivery.renewed, delivery.missed = True, False
-    elif isinstance(answer, Lost) and delivery.renewed and not delivery.ending:
-        if delivery.missed:
-            delivery.renewed = False
-            signals.send(
-                signals.lock_lost, None, id=delivery.header.id, fingerprint=delivery.header.fingerprint
-            )
-        delivery.missed = not delivery.missed
+    elif isinstance(answer, Lost):
+        if delivery.missed and delivery.renewed and not delivery.ending:
+            look_into(delivery)
+        delivery.missed = True
 
 
 def _confirm(deliveries: list[Delivery]) -> None:
     """The message is here, so it exists: its sender may have died before saying so."""
-    by_store: dict[str, list[Delivery]] = defaultdict(list)
+    unsaid = [each for each in deliveries if not each.confirmed and each.header.knobs.at_dispatch]
+    for alias, group in _by_store(unsaid).items():
+        answers = stores[alias].confirm([(delivery.token.ref, delivery.header.id) for delivery in group])
+        for delivery, answer in zip(group, answers, strict=True):
+            delivery.confirmed = not isinstance(answer, Unavailable)
+
+
+def _by_store(deliveries: Iterable[Delivery]) -> dict[str, list[Delivery]]:
+    groups: dict[str, list[Delivery]] = defaultdict(list)
     for delivery in deliveries:
-        if not delivery.confirmed and delivery.header.knobs.at_dispatch:
-            delivery.confirmed = True
-            by_store[delivery.header.knobs.store].append(delivery)
-    for alias, group in by_store.items():
-        stores[alias].confirm([(delivery.token.ref, delivery.header.id) for delivery in group])
-
-
-def is_alive(pid: int | None) -> bool:
-    """Say whether a pool process still runs; False for none, for this one, and for a zombie."""
-    if pid is None or pid == os.getpid():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    try:
-        with open(f"/proc/{pid}/stat", encoding="latin-1") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except (OSError, IndexError):
-        return True
+        groups[delivery.header.knobs.store].append(delivery)
+    return groups
 
 
 keeper: Final = LeaseKeeper()

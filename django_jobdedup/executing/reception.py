@@ -7,6 +7,7 @@ fingerprinted here and takes its waiting seat with its own id.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +15,13 @@ from django_jobdedup import signals
 from django_jobdedup.call import HEADER, NONCE, Call, Header
 from django_jobdedup.conf import conf
 from django_jobdedup.exceptions import JobDedupError
+from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.nonce import new_nonce
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.planning import request_for
-from django_jobdedup.outcomes import PutOff
+from django_jobdedup.middleware.releasing import copies_live
+from django_jobdedup.middleware.starting import log_suppressed
+from django_jobdedup.outcomes import PutOff, Suppress
 from django_jobdedup.policies.identity import identify
 from django_jobdedup.policies.resolve import policy_of
 from django_jobdedup.policies.unique import Unique
@@ -32,12 +36,15 @@ from django_jobdedup.strategies.base import Conflict
 class Delivery:
     """One received message of a job with a lock; hangs on Celery's request object.
 
-    ``renewed`` turns True with the first renewed lease: only then is a lost one news.
+    ``late_for`` is the time for which the broker may deliver the message again if this worker dies (0
+    with early ack), seconds. ``renewed`` turns True with the first renewed lease: only then is a lost
+    one news. ``missed``: the last renewal found nothing held.
     """
 
     header: Header
     nonce: str
     task: str
+    late_for: float = 0.0
     renewed: bool = False
     missed: bool = False
     confirmed: bool = False
@@ -60,7 +67,8 @@ def receive(request: Any) -> Delivery | None:
         header = _adopt(request)
     if header is None or not header.locks:
         return None
-    delivery = Delivery(header, new_nonce(), request.task.name)
+    late_for = copies_live(header.knobs, visibility_timeout(request.app)) if request.task.acks_late else 0.0
+    delivery = Delivery(header, new_nonce(), request.task.name, late_for)
     wire[HEADER], wire[NONCE] = header.encode(), delivery.nonce
     request.jobdedup = delivery
     return delivery
@@ -90,18 +98,22 @@ def _adopt(request: Any) -> Header | None:
         return None
     knobs = policy.knobs(identity.lock_name)
     header = Header(request.id, identity.shard, ((identity.fingerprint, knobs),))
-    return _seated(request, policy, header) if knobs.at_dispatch else header
+    return _seated(request, policy, header) if knobs.at_dispatch else replace(header, at=time.time())
 
 
 def _seated(request: Any, policy: Unique, header: Header) -> Header:
     """Take the waiting seat: straight as waiting, for the message exists. Refused: ends at its start."""
-    call = Call(task=request.task.name, id=request.id, counted=stack.counts_in_store())
+    due_in = max(0.0, request.eta.timestamp() - time.time()) if request.eta else 0.0
+    call = Call(task=request.task.name, id=request.id, due_in=due_in, counted=stack.counts_in_store())
     answer = stores[policy.store].acquire(request_for(call, header, received=True))
     if isinstance(answer, Acquired):
         return replace(header, at=answer.at)
     if isinstance(answer, Held) and not _is_promised(request.request_dict):
         conflict = Conflict(side="dispatch", holder_id=answer.id, state=answer.state, task=call.task)
-        if not isinstance(policy.dispatch_strategy.decide(conflict), PutOff):
+        decision = policy.dispatch_strategy.decide(conflict)
+        if not isinstance(decision, PutOff):
+            if not isinstance(decision, Suppress) or decision.log:  # "raise" has nobody to raise to here
+                log_suppressed(call.task, header, answer.id)
             return replace(header, refused_by=answer.id)
     return header
 

@@ -20,6 +20,7 @@ from django_jobdedup.executing.refusal import check_policies
 from django_jobdedup.executing.requests import remember, requests_of
 from django_jobdedup.executing.wrapper import wrap_tasks
 from django_jobdedup.middleware import stack
+from django_jobdedup.middleware.releasing import copies_live
 
 
 class MainProcess:
@@ -141,7 +142,7 @@ def _ending(task: Any, header: Header, nonce: str, reason: str) -> Ending:
         header=header,
         nonce=nonce,
         reason=reason,
-        marker_ttl=2 * visibility_timeout(task.app),
+        marker_ttl=copies_live(header.knobs, visibility_timeout(task.app)),
         counted=stack.counts_in_store(),
     )
 

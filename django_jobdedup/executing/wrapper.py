@@ -22,6 +22,7 @@ from django_jobdedup.executing.nonce import new_nonce
 from django_jobdedup.executing.putting_off import put_off
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.base import NotStarted
+from django_jobdedup.middleware.releasing import copies_live
 from django_jobdedup.outcomes import Start, Suppressed
 
 
@@ -85,14 +86,14 @@ def _guarded(task: Any, header: Header, body: Callable[[], Any]) -> Any:
 def execution_of(task: Any, header: Header) -> Execution:
     """Return the frozen facts of the delivery that is about to start."""
     request, visibility = task.request, visibility_timeout(task.app)
-    ttl = header.knobs.ttl if header.locks else 0.0
+    late = copies_live(header.knobs, visibility) if task.acks_late and header.locks else 0.0
     return Execution(
         task=task.name,
         id=request.id,
         header=header,
         nonce=request.get(NONCE) or new_nonce(),
         retries=request.retries,
-        late_for=max(ttl, 2 * visibility) if task.acks_late else 0.0,
+        late_for=late,
         visibility=visibility,
         redelivered=bool((request.delivery_info or {}).get("redelivered")),
         far=bool(request.eta) and not header.at,

@@ -8,7 +8,7 @@ from typing import Any
 from django_jobdedup.call import Call, Ending, Execution
 from django_jobdedup.middleware.base import Dispatch, Middleware
 from django_jobdedup.middleware.planning import plan
-from django_jobdedup.middleware.releasing import give_back, release_unseen
+from django_jobdedup.middleware.releasing import give_back, note_unstarted, release_unseen
 from django_jobdedup.middleware.reserving import reserve
 from django_jobdedup.middleware.settling import give_up, settle
 from django_jobdedup.middleware.starting import claim
@@ -43,6 +43,9 @@ class LockingMiddleware(Middleware):
         claimed = claim(execution)
         try:
             return call_next(execution)
+        except BaseException as error:
+            note_unstarted(error)
+            raise
         finally:
             give_back(execution, claimed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 from django_jobdedup import signals
@@ -55,8 +56,9 @@ def _plan_new(call: Call, policy: Unique) -> Plan:
         return Plan(call, Outcome.UNKNOWN)
     knobs = policy.knobs(identity.lock_name)
     header = Header(call.id, identity.shard, ((identity.fingerprint, knobs),))
-    request = request_for(call, header) if knobs.at_dispatch else None
-    return Plan(call, Outcome.ACCEPTED, header, request)
+    if not knobs.at_dispatch:  # no store is asked, so this clock has to tell the age of the message
+        return Plan(call, Outcome.ACCEPTED, replace(header, at=time.time()))
+    return Plan(call, Outcome.ACCEPTED, header, request_for(call, header))
 
 
 def _plan_again(call: Call, old: Header) -> Plan:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from django_jobdedup import signals
-from django_jobdedup.call import Ending, Execution, running
-from django_jobdedup.outcomes import How
+from django_jobdedup.call import Ending, Execution, Knobs, running
+from django_jobdedup.middleware.base import NotStarted
+from django_jobdedup.outcomes import How, Start
 from django_jobdedup.stores.handler import stores
-from django_jobdedup.stores.later import later
+from django_jobdedup.stores.later import Step, later
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Finish, Token, Withdraw
-from django_jobdedup.stores.results import Claimed, Gone, NotMine, Unavailable
+from django_jobdedup.stores.results import Claimed, Gone, NotMine, Released, Unavailable
 
 #: How long an ended id is remembered when the broker cannot have copied it: publish retries, seconds.
 SHORT_MARKER = 60.0
@@ -32,43 +34,76 @@ def give_back(execution: Execution, claimed: Claimed | None) -> None:
         marker_ttl=marker_life(execution, claimed),
         counted=execution.counted,
     )
+    # A run without a running seat leaves its waiting one behind.
+    unseated = claimed is None and ending.how is How.RELEASE
+    _take(partial(_withdraw, ending) if unseated else partial(_finish, ending, protected=claimed is not None))
+
+
+def note_unstarted(error: BaseException) -> None:
+    """Note how the seat is given back when a layer between the claim and the body has raised.
+
+    A put-off keeps it as a waiting one for the message of the same id.
+    """
+    current = running.get()
+    if current is None or current.reason:
+        return
+    if isinstance(error, NotStarted) and error.start is Start.PUT_OFF:
+        current.ended(How.REQUEUE, "put off")
+    else:
+        current.ended(How.RELEASE, "failure")
+
+
+def release_unseen(ending: Ending) -> None:
+    """Free the seat of a delivery that no body saw the end of, whether it waits or runs."""
+    _take(partial(_withdraw, ending))
+
+
+def _take(step: Step) -> None:
+    """Take a step now, or once the store answers again."""
     try:
-        _finish(ending, protected=claimed is not None)
+        if not step():
+            later.add(step)
     except Exception as error:
-        signals.report("releasing.give_back", error)
+        signals.report("releasing", error)
 
 
 def marker_life(execution: Execution, claimed: Claimed | None) -> float:
     """Return how long the ended id must be remembered, seconds (PROTOCOL, rule 7).
 
-    Twice the visibility timeout where the broker may hold a copy: late ack, a redelivered message,
-    or one that waited for more than half of it.
+    Long where the broker may hold a copy: late ack, a redelivered message, or one that waited for
+    more than half of the visibility timeout.
     """
     at = execution.header.at
     waited = claimed.at - at if claimed is not None and at else 0.0
     copies = execution.late_for or execution.redelivered or execution.far
     if copies or waited > execution.visibility / 2:
-        return 2 * execution.visibility
+        return copies_live(execution.header.knobs, execution.visibility)
     return SHORT_MARKER
 
 
-def _finish(ending: Ending, *, protected: bool) -> None:
+def copies_live(knobs: Knobs, visibility: float) -> float:
+    """Return how long a copy of an ended message may still come, seconds.
+
+    A copy waits in the queue like any message, behind whatever is there: as long as the TTL allows.
+    """
+    return max(knobs.ttl, 2 * visibility)
+
+
+def _finish(ending: Ending, *, protected: bool) -> bool:
     header, how = ending.header, ending.how
     assert how is not None  # noqa: S101 - callers have looked
     token = Token(Ref(header.shard, header.fingerprint), header.id, ending.nonce, header.knobs.lease)
     request = Finish(token, header.n, how, ending.marker_ttl, header.knobs.name, ending.counted)
     answer = stores[header.knobs.store].finish(request)
-    if isinstance(answer, Unavailable):
-        later.add(header.knobs.store, request)
-    elif isinstance(answer, NotMine):
-        if protected:
-            signals.send(signals.lock_lost, None, id=header.id, fingerprint=header.fingerprint)
-    else:
+    if isinstance(answer, NotMine) and protected:
+        signals.send(signals.lock_lost, None, id=header.id, fingerprint=header.fingerprint)
+    elif isinstance(answer, Released):
         signals.send(signals.lock_released, None, ending=ending)
+    return not isinstance(answer, Unavailable)
 
 
-def release_unseen(ending: Ending) -> None:
-    """Free the seat of a delivery that no body saw the end of, whether it waits or runs.
+def _withdraw(ending: Ending) -> bool:
+    """Free a seat without knowing whether it waits or runs.
 
     First as a waiting seat: that leaves a running one alone. Then, with the delivery's own nonce,
     as a running one. Both are harmless when the seat is free already.
@@ -79,6 +114,7 @@ def release_unseen(ending: Ending) -> None:
         Withdraw(ref, header.id, n=header.n, waiting=True, marker_ttl=ending.marker_ttl)
     )
     if isinstance(answer, Gone) and ending.nonce:
-        _finish(replace(ending, how=How.RELEASE), protected=False)
-    elif not isinstance(answer, Gone | Unavailable):
+        return _finish(replace(ending, how=How.RELEASE), protected=False)
+    if not isinstance(answer, Gone | Unavailable):
         signals.send(signals.lock_released, None, ending=ending)
+    return not isinstance(answer, Unavailable)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Never
 
-from django_jobdedup.call import Execution, Knobs, running
+from django_jobdedup.call import Execution, Header, Knobs, running
 from django_jobdedup.middleware.base import NotStarted
-from django_jobdedup.outcomes import PutOff, Start
+from django_jobdedup.middleware.releasing import copies_live
+from django_jobdedup.outcomes import PutOff, Start, Suppress
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.process import process_name
 from django_jobdedup.stores.record import Ref
@@ -22,6 +24,8 @@ from django_jobdedup.stores.results import (
 )
 from django_jobdedup.strategies.base import Conflict
 from django_jobdedup.strategies.registry import strategy
+
+logger = logging.getLogger("django_jobdedup")
 
 #: Pause before a start is tried again while its store is down and the policy says ``raise``, seconds.
 STORE_DOWN_PAUSE = 15.0
@@ -93,6 +97,8 @@ def _closed_gate(execution: Execution, busy: Busy) -> Never:
     )
     if isinstance(decision, PutOff):
         raise NotStarted(Start.PUT_OFF, by=busy.by, after=decision.after, strategy=True)
+    if isinstance(decision, Suppress) and decision.log:
+        log_suppressed(execution.task, header, busy.by)
     # Closed for good before it ends as "suppressed", so that no later copy runs after all.
     stores[knobs.store].withdraw(
         Withdraw(
@@ -100,10 +106,22 @@ def _closed_gate(execution: Execution, busy: Busy) -> Never:
             header.id,
             n=header.n,
             waiting=True,
-            marker_ttl=2 * execution.visibility,
+            marker_ttl=copies_live(knobs, execution.visibility),
         )
     )
     raise NotStarted(Start.SUPPRESSED, by=busy.by)
+
+
+def log_suppressed(task: str, header: Header, holder_id: str) -> None:
+    """Warn that a job ends without having run."""
+    logger.warning(
+        "%s[%s] does not run: job %s holds lock %s",
+        task,
+        header.id,
+        holder_id,
+        header.fingerprint[:12],
+        extra={"action": "suppressed", "task": task, "task_id": header.id, "holder_id": holder_id},
+    )
 
 
 def _strategy_of(knobs: Knobs) -> object:

@@ -1,0 +1,68 @@
+"""A renewal that found nothing held: what it means for the job that runs.
+
+Its body may have ended just now, with the result still on its way to this process. The store may have
+forgotten the lock (flush, failover): then it is taken again if it is free. Else the lock is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from django_jobdedup import signals
+from django_jobdedup.executing.reception import Delivery
+from django_jobdedup.stores.base import Store
+from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.process import process_name
+from django_jobdedup.stores.record import Record
+from django_jobdedup.stores.requests import Claim
+from django_jobdedup.stores.results import Claimed, Done, Unavailable
+
+logger = logging.getLogger("django_jobdedup")
+
+
+def look_into(delivery: Delivery) -> None:
+    """Take a forgotten lock again, or send ``lock_lost``, once; say nothing of a job that has ended."""
+    header = delivery.header
+    store = stores[header.knobs.store]
+    record = store.inspect(delivery.token.ref, header.id)
+    if isinstance(record, Unavailable) or (record is not None and _has_ended(record, delivery)):
+        return
+    answer = _claim_again(store, delivery)
+    if isinstance(answer, Claimed):
+        logger.warning(
+            "the store had forgotten lock %s of job %s, which runs: taken again",
+            header.fingerprint[:12],
+            header.id,
+            extra={"action": "retaken", "task_id": header.id, "fingerprint": header.fingerprint},
+        )
+    elif not isinstance(answer, Unavailable | Done):
+        delivery.renewed = False
+        signals.send(signals.lock_lost, None, id=header.id, fingerprint=header.fingerprint)
+
+
+def _has_ended(record: Record, delivery: Delivery) -> bool:
+    """Whether this attempt was finished: its id is marked, or its seat waits or is kept."""
+    marker, header = record.marker, delivery.header
+    if marker is not None and (marker.final or marker.superseded_by or marker.n >= header.n):
+        return True
+    return any(holder.id == header.id and holder.state != "R" for holder in record.holders)
+
+
+def _claim_again(store: Store, delivery: Delivery) -> object:
+    """Claim with the nonce of the delivery that runs: refused when anybody else runs by now."""
+    header, knobs = delivery.header, delivery.header.knobs
+    return store.claim(
+        Claim(
+            ref=delivery.token.ref,
+            id=header.id,
+            n=header.n,
+            nonce=delivery.nonce,
+            lease=knobs.lease,
+            ttl=knobs.ttl,
+            late=delivery.late_for,
+            gate=knobs.gate,
+            by=process_name(),
+            name=knobs.name,
+            counted=False,
+        )
+    )
