@@ -97,12 +97,10 @@ class Finding:
         ends = [run.ended for run in self.whole if run.ended is not None and run.ended > self.struck]
         if any(end - EARLY <= self.accepted <= end + SLACK for end in ends):
             return "when it has run"
-        deadline = self.deadline
-        if (
-            deadline is not None
-            and deadline[1] - EARLY <= self.accepted <= max(deadline[1], self.struck) + SLACK
-        ):
-            return deadline[0]
+        if self.deadline is not None:
+            name, at = self.deadline
+            if at - EARLY <= self.accepted <= max(at, self.struck) + SLACK:
+                return name
         starts = [run.started for run in self.again]
         if any(start - EARLY <= self.accepted <= start + SLACK for start in starts):
             return "when it starts"

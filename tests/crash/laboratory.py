@@ -278,11 +278,10 @@ class Trial:
 
     def _probe(self, helper: Worker, attached: float) -> tuple[str, float]:
         """Make equal calls until one is accepted; gives its id and the moment."""
-        start, options = time.monotonic(), {"queue": self.queue, "kwargs": {"seconds": self.cell.next}}
+        options: dict[str, Any] = {"queue": self.queue, "kwargs": {"seconds": self.cell.next}}
+        start = time.monotonic()
         while time.monotonic() - start < 30:
-            result = self.lab.dispatch(
-                self.task, self.key, queue=self.queue, kwargs={"seconds": self.cell.next}
-            )
+            result = self.lab.dispatch(self.task, self.key, **options)
             if result.outcome is Outcome.ACCEPTED:
                 return str(result.id), time.monotonic()
             assert result.outcome is Outcome.SUPPRESSED, result.outcome
