@@ -154,8 +154,14 @@ class RedisBench(Bench):
     def __init__(self, client: Redis, alias: str, edit: Callable[[str, str], str] | None = None) -> None:
         super().__init__()
         self.client = client
-        client.set(CLOCK_KEY, int(NOON * 1_000_000))
         self.store: RedisStore = RedisStore("default", alias, scripts=Scripts(GRACE, CLOCK, edit))
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew: an empty server at noon."""
+        self.now = NOON
+        self.client.flushdb()
+        self.client.set(CLOCK_KEY, int(NOON * 1_000_000))
 
     def _advance(self, seconds: float) -> None:
         self.client.incrby(CLOCK_KEY, round(seconds * 1_000_000))
