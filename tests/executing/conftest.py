@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+import kombu
 import pytest
 from celery.result import AsyncResult
 
 from testproject.celery import app
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.journal import Journal, Run
+from tests.rig.redelivery import restore_lapsed
 from tests.rig.worker import Worker
 
 from . import tasks
@@ -68,6 +72,49 @@ def stage(redis_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         lock_keys = stack.enter_context(contextlib.closing(LockKeys(environment)))
         yield Stage(environment, worker, journal, lock_keys)
     environment.clean()
+
+
+@contextlib.contextmanager
+def swept() -> Iterator[None]:
+    """Put lapsed messages back once a second where kombu itself would take a hundred."""
+    if kombu.VERSION >= (5, 7):
+        yield
+        return
+    stop = threading.Event()
+
+    def sweep() -> None:
+        while not stop.wait(1.0):
+            restore_lapsed(app)
+
+    thread = threading.Thread(target=sweep, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+class Stories:
+    """Stories that are told side by side: the waits of one are the waits of all.
+
+    ``@stories.tell`` registers a function of the stage; ``begin`` starts them all.
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[str, Callable[[Stage], Any]] = {}
+
+    def tell(self, story: Callable[[Stage], Any]) -> Callable[[Stage], Any]:
+        """Register a story under the name of its function."""
+        self._told[story.__name__] = story
+        return story
+
+    @contextlib.contextmanager
+    def begin(self, stage: Stage) -> Iterator[Callable[[Callable[[Stage], Any]], Any]]:
+        """Start all; give what returns the outcome of one, or raises what it raised."""
+        with ThreadPoolExecutor(len(self._told)) as pool:
+            futures = {name: pool.submit(story, stage) for name, story in self._told.items()}
+            yield lambda story: futures[story.__name__].result()
 
 
 def call_until_accepted(call: Callable[[], Any], timeout: float = 10.0, every: float = 0.05) -> AsyncResult:

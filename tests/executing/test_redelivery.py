@@ -18,11 +18,11 @@ import pytest
 from testproject.celery import app
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.journal import Journal
-from tests.rig.redelivery import FAST_REDELIVERY, restore_lapsed
+from tests.rig.redelivery import FAST_REDELIVERY
 from tests.rig.worker import Worker
 
 from . import tasks
-from .conftest import IMPORTS
+from .conftest import IMPORTS, swept
 from .remains import LockKeys
 
 pytestmark = pytest.mark.worker
@@ -53,11 +53,10 @@ def story(redis_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     celery = {**IMPORTS, "broker_transport_options": FAST_REDELIVERY}
     environment = Environment(new_namespace(), redis_server.url, celery=celery)
     folder = tmp_path_factory.mktemp("redelivery")
-    with environment.entered(app), ExitStack() as stack:
+    with environment.entered(app), swept(), ExitStack() as stack:
 
         def start(*queues: str, concurrency: int) -> Worker:
-            worker = stack.enter_context(Worker(environment, folder, queues=queues, concurrency=concurrency))
-            return worker.wait_until_ready()
+            return stack.enter_context(Worker(environment, folder, queues=queues, concurrency=concurrency))
 
         workers = [
             start("one", concurrency=6),
@@ -66,6 +65,8 @@ def story(redis_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             start("three", concurrency=1),
         ]
         doomed = [start("four", concurrency=1), start("four", concurrency=1)]
+        for worker in (*workers, *doomed):
+            worker.wait_until_ready()
         journal = stack.enter_context(closing(Journal(environment.redis_url, environment.namespace)))
         lock_keys = stack.enter_context(closing(LockKeys(environment)))
         told = Story(journal, lock_keys)

@@ -17,11 +17,11 @@ import pytest
 from testproject.celery import app
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.journal import Journal, Run
-from tests.rig.redelivery import FAST_REDELIVERY, restore_lapsed
+from tests.rig.redelivery import FAST_REDELIVERY
 from tests.rig.worker import Worker
 
 from . import tasks
-from .conftest import IMPORTS, call_until_accepted
+from .conftest import IMPORTS, call_until_accepted, swept
 from .remains import LockKeys
 
 pytestmark = pytest.mark.worker
@@ -60,15 +60,16 @@ def story(redis_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     celery = {**IMPORTS, "broker_transport_options": FAST_REDELIVERY}
     environment = Environment(new_namespace(), redis_server.url, celery=celery)
     folder = tmp_path_factory.mktemp("ends")
-    with environment.entered(app), ExitStack() as stack:
+    with environment.entered(app), swept(), ExitStack() as stack:
 
         def start(*queues: str, concurrency: int) -> Worker:
-            worker = stack.enter_context(Worker(environment, folder, queues=queues, concurrency=concurrency))
-            return worker.wait_until_ready()
+            return stack.enter_context(Worker(environment, folder, queues=queues, concurrency=concurrency))
 
         pool = stack.enter_context(ThreadPoolExecutor(8))
         # The thread that starts a process must outlive it: see die_with_parent().
         victims = {way: start(way, concurrency=2) for way in WAYS}
+        for victim in victims.values():
+            victim.wait_until_ready()
         journal = stack.enter_context(closing(Journal(environment.redis_url, environment.namespace)))
         lock_keys = stack.enter_context(closing(LockKeys(environment)))
         firsts = {
