@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Final
 
+from celery import Celery
 from celery.app.routes import MapRoute
 
 #: Options of a call that decide its route.
 DECIDING: Final = ("queue", "exchange", "routing_key")
+#: Options that Celery has taken out before it asks its router, which may write into what a route returned.
+TAKEN_OUT: Final = frozenset(inspect.signature(Celery.send_task).parameters) | {"ignore_result"}
 #: Routes that are kept; beyond it they are worked out anew.
 KEPT: Final = 10_000
 
@@ -34,6 +38,18 @@ def queue_of(app: Any, name: str, args: Any, kwargs: Any, options: dict[str, Any
 
 def _routed(app: Any, router: Any, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> str:
     route_name, task_type = options.get("route_name") or name, options.get("task_type")
-    route = router.route(dict(options), route_name, args, kwargs, task_type)
-    queue = route.get("queue")
+    given = {option: value for option, value in options.items() if option not in TAKEN_OUT}
+    route = router.route(given, route_name, args, kwargs, task_type)
+    queue = _bound(app, route.get("exchange"), route.get("routing_key")) or route.get("queue")
     return str(getattr(queue, "name", queue) or route.get("routing_key") or app.conf.task_default_queue)
+
+
+def _bound(app: Any, exchange: Any, routing_key: Any) -> Any:
+    """The declared queue that a call by exchange or routing key ends in; None for any other call."""
+    if not exchange and not routing_key:
+        return None
+    name = getattr(exchange, "name", exchange)
+    for queue in app.amqp.queues.values():
+        if routing_key in (None, queue.routing_key) and name in (None, queue.exchange.name):
+            return queue
+    return None
