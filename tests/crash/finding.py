@@ -120,7 +120,13 @@ class Finding:
     @property
     def lease(self) -> float:
         """When the lease of the dead run lapsed, 0 without one."""
-        return self.holder.lease - self.offset if self.holder and self.holder.state == "R" else 0.0
+        return self.holder.lease - self.offset if self.holder is not None and self.ran else 0.0
+
+    @property
+    def ran(self) -> bool:
+        """Whether the job ran when it was hit; by the time of the look a later run of it may be on."""
+        holder = self.holder
+        return holder is not None and holder.state == "R" and holder.since - self.offset < self.struck + 0.005
 
     @property
     def two(self) -> bool:
@@ -157,8 +163,10 @@ class Finding:
         if self.cell.countdown:
             assert after > SOON
             return " at its eta"
-        ran = self.holder is not None and self.holder.state == "R"
-        if ran and self.places and (self.queued or self.cell.side == "pool"):
+        if self.cell.side == "pool":
+            waited = self.ran and self.again[0].started > self.lease - EARLY
+            return " after the lease" if waited else " when Celery reports the loss"
+        if self.ran and self.queued:
             assert self.again[0].started > self.lease - EARLY
             return " after the lease"
         if self.places and not self.queued and self.cell.side == "worker":
