@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from .facts import Asked, Ran, read_runs
 from .screen import Screen
 from .storm import Storm, storm
+from .sweep import Sweep
 from .tally import KINDS, Tally, cut_runs, finished
 from .verdict import Verdict, accepted_twice, judge
 from .worker import PROCESSES, Worker
@@ -27,11 +28,8 @@ MIDDLE = (0.15, 0.55)
 NO_LATER_THAN = 4.0
 """Seconds of storm after which the kill no longer waits until every run is in its middle."""
 
-PATIENCE = 20.0
-"""Seconds without any progress after which what is missing counts as lost.
-
-Before kombu 5.7 a worker looks every ten seconds for messages that a dead one has left.
-"""
+PATIENCE = 15.0
+"""Seconds without any progress after which what is missing counts as lost."""
 
 
 @dataclass(slots=True)
@@ -89,8 +87,10 @@ class Play:
     def _watch(self, calls: Storm, doing: str, until: Callable[[], bool]) -> bool:
         """Look until it is so; False if a duplicate was queued, or nothing has moved for long."""
         progress, moved_at = 0, time.monotonic()
+        sweep = Sweep()
         while not until():
             self._look(calls, doing)
+            sweep.if_due()
             now = len(self.asked) + len(self.ran) + sum(run.ended is not None for run in self.ran)
             if now != progress:
                 progress, moved_at = now, time.monotonic()
