@@ -211,7 +211,7 @@ class Ending:
     ``nonce`` is empty for a message that never reached a body. ``how`` is None for an end that no
     body saw (revoked, expired, killed): the seat is free, whether it waits or runs. ``reason`` is
     one word: success, failure, retry, ignore, reject, exit, revoked, expired, terminated, timeout,
-    lost, unknown, rejected.
+    lost, unknown, rejected, undecodable.
     """
 
     task: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any, Final
 
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
@@ -12,6 +11,7 @@ from celery.worker import state
 
 from django_jobdedup import signals
 from django_jobdedup.call import HEADER, NONCE, Ending, Header
+from django_jobdedup.executing import unread
 from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.lease import Dying, keeper
 from django_jobdedup.executing.presence import presence
@@ -47,8 +47,8 @@ def connect() -> None:
         "task_received": on_received,
         "task_revoked": on_revoked,
         "task_failure": on_failure,
-        "task_rejected": on_rejected,
-        "task_unknown": on_unknown,
+        "task_rejected": unread.on_rejected,
+        "task_unknown": unread.on_unknown,
     }.items():
         getattr(celery_signals, name).connect(receiver, weak=False, dispatch_uid=f"jobdedup.{name}")
 
@@ -62,6 +62,7 @@ def activate(app: Any) -> None:
     check_policies(app)
     wrap_tasks(app)
     connect()
+    unread.install()
 
 
 def on_ready(sender: Any, **_: Any) -> None:
@@ -115,24 +116,6 @@ def _comes_again(task: Any) -> bool:
     """Whether a message that hit its hard limit goes back to the broker: its seat waits for it."""
     acks = getattr(task, "acks_on_timeout", None)  # Celery 5.7; before, one option for failure and timeout
     return bool(task.acks_late) and not (task.acks_on_failure_or_timeout if acks is None else acks)
-
-
-def on_rejected(sender: Any, message: Any, **_: Any) -> None:
-    """Free the seat of a message that the worker refuses (content type, invalid task)."""
-    _unread(message.headers, "rejected")
-
-
-def on_unknown(sender: Any, message: Any, **_: Any) -> None:
-    """Free the seat of a message for a task that the worker does not know."""
-    _unread(message.headers, "unknown")
-
-
-def _unread(headers: Mapping[str, Any] | None, reason: str) -> None:
-    header = Header.decode((headers or {}).get(HEADER))
-    if header is not None and header.locks:
-        stack.ended(
-            Ending(task=str((headers or {}).get("task", "")), id=header.id, header=header, reason=reason)
-        )
 
 
 def _ending(task: Any, header: Header, nonce: str, reason: str) -> Ending:
