@@ -108,7 +108,7 @@ def _seated(request: Any, policy: Unique, header: Header) -> Header:
     answer = stores[policy.store].acquire(request_for(call, header, received=True))
     if isinstance(answer, Acquired):
         return replace(header, at=answer.at)
-    if isinstance(answer, Held) and not _is_promised(request.request_dict):
+    if isinstance(answer, Held) and not _is_promised(request):
         conflict = Conflict(side="dispatch", holder_id=answer.id, state=answer.state, task=call.task)
         decision = policy.dispatch_strategy.decide(conflict)
         if not isinstance(decision, PutOff):
@@ -118,6 +118,9 @@ def _seated(request: Any, policy: Unique, header: Header) -> Header:
     return header
 
 
-def _is_promised(wire: dict[str, Any]) -> bool:
-    """Whether a workflow waits for this message."""
-    return any(wire.get(name) for name in ("chain", "chord", "group", "callbacks", "errbacks"))
+def _is_promised(request: Any) -> bool:
+    """Whether a workflow waits for this message: its group stands in the headers, the rest in the body."""
+    embedded = request._payload[2] or {}
+    return bool(request.request_dict.get("group")) or any(
+        embedded.get(name) for name in ("chain", "chord", "callbacks", "errbacks")
+    )

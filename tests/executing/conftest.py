@@ -13,6 +13,7 @@ from typing import Any
 
 import kombu
 import pytest
+from celery import Celery
 from celery.result import AsyncResult
 
 from testproject.celery import app
@@ -115,6 +116,15 @@ class Stories:
         with ThreadPoolExecutor(len(self._told)) as pool:
             futures = {name: pool.submit(story, stage) for name, story in self._told.items()}
             yield lambda story: futures[story.__name__].result()
+
+
+def send_raw(name: str, *args: Any, **options: Any) -> AsyncResult:
+    """Send as a process without the app does: Celery's own method, no hook."""
+    send = Celery.send_task
+    while hasattr(send, "__wrapped__"):
+        send = send.__wrapped__
+    result: AsyncResult = send(app, name, args, **options)
+    return result
 
 
 def call_until_accepted(call: Callable[[], Any], timeout: float = 10.0, every: float = 0.05) -> AsyncResult:

@@ -290,10 +290,9 @@ def patient(self: Task, key: str, seconds: float = 0.0) -> int:
     return int(self.request.retries)
 
 
-@shared_task(bind=True, unique=declared())
-def looking(self: Task, key: str, seconds: float = 0.0) -> dict[str, Any]:
+def look(task: Task, key: str, seconds: float) -> dict[str, Any]:
     """Tell what ``current_lock()`` says, before and after *seconds*."""
-    with recorded(self.request, key) as recording:
+    with recorded(task.request, key) as recording:
         lock = current_lock()
         assert lock is not None
         told = {"fingerprint": lock.fingerprint, "token": lock.token, "fence": lock.fence, "held": lock.held}
@@ -305,10 +304,52 @@ def looking(self: Task, key: str, seconds: float = 0.0) -> dict[str, Any]:
         return {**told, "check": None, "held_at_end": lock.held}
 
 
+@shared_task(bind=True, unique=declared())
+def looking(self: Task, key: str, seconds: float = 0.0) -> dict[str, Any]:
+    """Tell of its lock."""
+    return look(self, key, seconds)
+
+
+@shared_task(bind=True, unique=declared("while_executing", on_conflict=QUICKLY))
+def looking_mutex(self: Task, key: str, seconds: float = 0.0) -> dict[str, Any]:
+    """Tell of its lock, one at a time."""
+    return look(self, key, seconds)
+
+
+@shared_task(bind=True, acks_late=True, unique=declared("while_executing", on_conflict=QUICKLY))
+def looking_mutex_late(self: Task, key: str, seconds: float = 0.0) -> dict[str, Any]:
+    """Tell of its lock, one at a time, acked late."""
+    return look(self, key, seconds)
+
+
 @shared_task
 def looking_without_a_policy(key: str) -> bool:
     """Tell whether ``current_lock()`` is None."""
     return current_lock() is None
+
+
+class SlowToEnd(Task):  # type: ignore[misc]
+    """A task whose hooks after the body take longer than its lease."""
+
+    abstract = True
+
+    def on_success(self, retval: Any, task_id: str, args: Any, kwargs: Any) -> None:
+        """Take two leases."""
+        time.sleep(2 * LEASE)
+
+    def on_retry(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
+        """Take two leases."""
+        time.sleep(2 * LEASE)
+
+
+@shared_task(bind=True, base=SlowToEnd, max_retries=1, unique=declared())
+def slow_to_end(self: Task, key: str, times: int = 0) -> int:
+    """Work for a lease; then a retry or the end, with slow hooks."""
+    with recorded(self.request, key) as recording:
+        recording.work(LEASE)
+        if self.request.retries < times:
+            raise self.retry(countdown=0.1)
+    return int(self.request.retries)
 
 
 @shared_task(unique=declared())
