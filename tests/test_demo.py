@@ -20,7 +20,7 @@ import redis
 from testproject.demo.facts import Asked, Ran
 from testproject.demo.tally import Tally, finished
 from testproject.demo.verdict import judge
-from testproject.embedded_redis import EmbeddedRedis
+from testproject.embedded_redis import EmbeddedRedis, free_port
 
 from .rig.waiting import wait_for
 
@@ -149,6 +149,15 @@ def test_with_early_ack_it_ends_with_1_and_names_a_lost_job(folder: Path) -> Non
     output = demo.finish(80)
     assert demo.process.returncode == 1, output
     assert re.search(r"\(.*\) was lost: job [\w-]+ never ran to its end", output)
+
+
+def test_a_given_redis_that_does_not_answer_is_said_so(folder: Path) -> None:
+    demo = Demo(folder, given=f"redis://127.0.0.1:{free_port()}/0")
+    output = demo.finish(30)
+    assert demo.process.returncode == 1, output
+    assert "does not answer" in output
+    assert "Traceback" not in output
+    assert demo.remains() == []
 
 
 def asked(job: str, at: float, *, call: str = "f(1)", duplicate: bool = False) -> Asked:

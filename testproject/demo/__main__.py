@@ -30,13 +30,16 @@ def main() -> int:
     except ImportError:
         print("The demo needs rich: pip install -e '.[demo]'", file=sys.stderr)
         return 1
-    from .world import World
+    from .world import NotPossible, World
 
     signal.signal(signal.SIGTERM, _interrupt)
     with contextlib.ExitStack() as stack:
         screen = stack.enter_context(Screen())
         try:
             return _play(stack.enter_context(World()), screen, stack)
+        except NotPossible as error:
+            screen.say(str(error), "red")
+            return 1
         except KeyboardInterrupt:
             screen.say("Interrupted; cleaning up.")
             return INTERRUPTED

@@ -16,7 +16,7 @@ from .facts import Asked, Ran
 T = TypeVar("T", Asked, Ran)
 
 LAST_MOMENT = 0.3
-"""Seconds before the kill in which a body may have ended and its ack not: late ack then runs it again."""
+"""Seconds around the kill in which a body may have ended and its ack not: late ack then runs it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _ran_again(ran: Sequence[Ran], killed_at: float | None) -> Iterable[str]:
 
 
 def _cut_before_its_ack(run: Ran, killed_at: float | None) -> bool:
-    return killed_at is not None and run.ended is not None and 0 <= killed_at - run.ended < LAST_MOMENT
+    return killed_at is not None and run.ended is not None and abs(killed_at - run.ended) < LAST_MOMENT
 
 
 def _unasked(asked: Iterable[Asked], ran: Iterable[Ran]) -> Iterable[str]:

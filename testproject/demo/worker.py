@@ -13,6 +13,8 @@ from typing import Self
 
 from testproject.embedded_redis import die_with_parent
 
+from .world import NotPossible
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 READY_LINE = " ready."
 READY_WITHIN = 30.0
@@ -23,10 +25,6 @@ PROCESSES = 4
 
 GRACE = 5.0
 """Seconds a worker gets to end by itself."""
-
-
-class WorkerFailed(RuntimeError):  # noqa: N818 - a fact
-    """The worker did not come up; the message ends with its log."""
 
 
 class Worker:
@@ -56,11 +54,11 @@ class Worker:
         self.end()
 
     def is_ready(self) -> bool:
-        """Say whether it takes jobs; raises ``WorkerFailed`` when it has ended or takes too long."""
+        """Say whether it takes jobs; raises ``NotPossible`` when it has ended or takes too long."""
         if READY_LINE in self.log():
             return True
         if self._process.poll() is not None or time.monotonic() > self._deadline:
-            raise WorkerFailed(f"The worker did not get ready. Its log:\n{self.log()}")
+            raise NotPossible(f"The worker did not get ready. Its log:\n{self.log()}")
         return False
 
     def log(self) -> str:

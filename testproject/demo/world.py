@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import redis
 
-from testproject.embedded_redis import GivenRedis, any_redis
+from testproject.embedded_redis import EmbeddedRedis, GivenRedis, NoRedis, any_redis
 
 VISIBILITY_TIMEOUT = 3
 """Seconds after which the broker hands a killed worker's message to another; Celery's default is 3600."""
@@ -25,6 +25,10 @@ RECOMPUTE_SECONDS = 0.8
 """How long one recomputation takes."""
 
 
+class NotPossible(RuntimeError):  # noqa: N818 - a fact
+    """The demo cannot be played here; the message says why."""
+
+
 class World:
     """Everything that the demo needs around it; a context manager.
 
@@ -34,12 +38,13 @@ class World:
 
     def __init__(self) -> None:
         self.namespace = f"jddemo-{secrets.token_hex(4)}"
-        self.server = any_redis()
+        self.server = _redis()
         self.folder = Path(tempfile.mkdtemp(prefix="jobdedup-demo-"))
 
     def __enter__(self) -> Self:
         try:
             self.server.__enter__()
+            self._ping()
             os.environ.update(self._variables())
             _set_up_django()
         except BaseException:
@@ -69,6 +74,13 @@ class World:
         kind = "yours, by REDIS_URL" if isinstance(self.server, GivenRedis) else "a private one"
         with redis.Redis.from_url(self.server.url) as client:
             return f"Redis {client.info('server')['redis_version']} ({kind})"
+
+    def _ping(self) -> None:
+        try:
+            with redis.Redis.from_url(self.server.url, socket_connect_timeout=3, socket_timeout=3) as client:
+                client.ping()
+        except redis.RedisError as error:
+            raise NotPossible(f"The Redis at {self.server.url} does not answer: {error}") from error
 
     def _delete_keys(self) -> None:
         with redis.Redis.from_url(self.server.url) as client:
@@ -108,6 +120,13 @@ class World:
             "JOBDEDUP_TASKS": {task: {"unique": {"lease": LEASE}} for task in tasks},
             "SHOP_RECOMPUTE_SECONDS": RECOMPUTE_SECONDS,
         }
+
+
+def _redis() -> GivenRedis | EmbeddedRedis:
+    try:
+        return any_redis()
+    except NoRedis as error:
+        raise NotPossible(str(error)) from error
 
 
 def _over(ours: dict[str, Any], variable: str) -> str:
