@@ -50,7 +50,7 @@ MUTANTS = (
         ),
     ),
     Mutant("no hand-over", (("finish", "if how == 'release' then", "if how ~= 'keep' then"),)),
-    Mutant("renew by id", (("renew", " and holder[NONCE] == nonce then", " then"),)),
+    Mutant("renew by id", (("renew", " and holder[NONCE] == nonce then", " then"),), late=(True,)),
     Mutant(
         "confirm creates",
         (
@@ -105,6 +105,7 @@ MUTANTS = (
     Mutant(
         "marker always final",
         (("finish", "mark(mine and final)", "mark(final)"),),
+        late=(True,),
     ),
     Mutant("marker per attempt", (("finish", "mark(mine and final)", "mark(false)"),)),
     Mutant(

@@ -39,6 +39,9 @@ from django_jobdedup.stores.results import (
 
 from .bench import REF, Bench
 
+ENDS = ("lost", "lapsed", "abandoned", "exhausted")
+"""Events behind which nobody expects a run any more."""
+
 PENDING, LEASE, LONG, MARK = 15.0, 30.0, 100_000.0, 10_000_000.0
 
 
@@ -147,7 +150,7 @@ class World:
         self.holders = {holder.id: holder for holder in records[0].holders} if records[0] else {}
         events = [bench.events() for bench in self.benches]
         assert all(event == events[0] for event in events), f"the events differ: {events}"
-        self.visible |= {id for _, id in events[0]}
+        self.visible |= {id for what, id in events[0] if what in ENDS}
         self.replaced |= {id for what, id in events[0] if what == "superseded"} - self.forgotten
 
     def twice(self, verb: str, question: Callable[[Bench], Any], lost: bool, **who: str) -> Any:
@@ -235,7 +238,7 @@ class World:
         """Let the dispatcher go on as far as its fate says."""
         if fate == "dead before publish":
             job.state = "dead"
-            job.owed = self.policy.payload
+            job.owed = self.policy.payload and not job.covered
         elif fate in ("failed", "unknown"):
             self.fail(job, went_out=fate == "unknown")
         elif fate != "acquired":
@@ -250,11 +253,11 @@ class World:
         if went_out:
             self.flight_excused = True
             self.push(job.id, 0)
-            job.owed = True
+            job.owed = not job.covered
         answer = self.twice("withdraw", lambda bench: bench.withdraw(job.id), True, id=job.id)
         job.state = "withdrawn"
         if isinstance(answer, Owed):
-            job.owed = True
+            job.owed = not job.covered
             assert any(other.into == job.id for other in self.jobs)
         else:
             assert isinstance(answer, Withdrawn | Gone)
