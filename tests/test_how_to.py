@@ -7,17 +7,24 @@ import logging
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+import redis
 from django.apps import apps
 from django.test import RequestFactory, override_settings
 
 from django_jobdedup import Reschedule, Unique, outcome_of, signals
 from django_jobdedup.exceptions import StoreUnavailable
+from django_jobdedup.outcomes import How
+from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.record import Ref
+from django_jobdedup.stores.requests import Acquire, Claim, Finish, Token
 from testproject.embedded_redis import EmbeddedRedis
 from testproject.shop.tasks import build_report
 from tests.jobs import tasks
@@ -206,6 +213,43 @@ def test_a_dead_store_is_passed_or_refused_as_the_policy_says(
     assert (result.outcome, result.duplicate) == ("unprotected", False)
     with pytest.raises(StoreUnavailable, match="was not queued"):
         tasks.until_executed.apply_async(("k",), unique={"on_store_error": "raise"})
+
+
+MANY = 5000
+NAME = "shop.tasks.recompute_tenant"
+
+
+def test_the_sizes_are_those_of_the_page(lock_server: EmbeddedRedis, settings: Any) -> None:
+    """Bytes for a lock that waits, for one that runs, and for a marker; a third more or less is no matter."""
+    rows = page("give-the-locks-a-redis").split("| what |")[1].split("\n\n", maxsplit=1)[0].splitlines()[2:]
+    written = [int(row.split("|")[2]) for row in rows]
+    settings.CACHES = {
+        "jobdedup": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": lock_server.url},
+    }
+    with redis.Redis.from_url(lock_server.url) as client:
+
+        def used() -> int:
+            return int(client.info("memory")["used_memory"])
+
+        list(lives(1, used))  # loads the scripts
+        before = used()
+        measured = [(size - before) / MANY for size in lives(MANY, used)]
+    assert measured == pytest.approx(written, rel=1 / 3)
+
+
+def lives(many: int, used: Callable[[], int]) -> Iterator[int]:
+    """Have many jobs wait, run and end; gives the memory in use after each step."""
+    store = stores["default"]
+    jobs = [(Ref(n % 16, sha256(b"%d of %d" % (n, many)).hexdigest()), str(uuid4())) for n in range(many)]
+    store.acquire_many([Acquire(ref, id, by="web@host:12345", name=NAME) for ref, id in jobs])
+    store.confirm(jobs)
+    yield used()
+    for ref, id in jobs:
+        store.claim(Claim(ref, id, 0, "n" * 16, late=7200, by="pool@host:12345", name=NAME))
+    yield used()
+    for ref, id in jobs:
+        store.finish(Finish(Token(ref, id, "n" * 16), 0, How.RELEASE, 7200, NAME))
+    yield used()
 
 
 SNIPPET = re.compile(r"Unique\((?:[^()`]|\([^()`]*\))*\)")
