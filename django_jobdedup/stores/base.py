@@ -40,6 +40,9 @@ class Store(ABC):
     #: Whether a dispatch asks for a worker's presence before it locks.
     needs_presence: bool = True
 
+    def close(self) -> None:  # noqa: B027 - not every store holds anything
+        """Give back what the store holds in this process, connections above all."""
+
     @abstractmethod
     def acquire_many(self, requests: Sequence[Acquire]) -> list[AcquireResult]:
         """Ask for waiting seats; one atomic step per shard, at most 1,000 requests each."""

@@ -6,7 +6,6 @@ Without the setting there is one store, on the django-redis cache alias ``jobded
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -42,7 +41,6 @@ class StoreHandler:
     """The stores of this process by alias, each made at first use and shared by all threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._stores: dict[str, Store] = {}
         self._warned = False
 
@@ -65,8 +63,10 @@ class StoreHandler:
         return [self[alias] for alias in self]
 
     def reset(self) -> None:
-        """Forget every store, so that the next use reads the settings anew."""
-        self._stores = {}
+        """Close and forget every store, so that the next use reads the settings anew."""
+        known, self._stores = self._stores, {}
+        for store in known.values():
+            store.close()
 
     def _make(self, alias: str) -> Store:
         configured = self._configured()

@@ -31,6 +31,8 @@ RAW: Final = {NEVER_DECODE: True}
 #: Seconds to connect, to wait for a reply, to wait for a free connection.
 PATIENCE: Final = 1.0
 MAX_CONNECTIONS: Final = 50
+#: Seconds that a waiting pool of redis-py waits when nobody chose.
+UNSET_WAIT: Final = 20
 
 #: What a pool of redis-py 7 and later adds to its own arguments, bound to that very pool.
 OF_THE_POOL: Final = (
@@ -70,8 +72,15 @@ class Client:
         self._lanes = Lanes(pool)
         return self._lanes.ask(*command)
 
+    def close(self) -> None:
+        """Close the connections that are ours; the next use opens new ones."""
+        client = self._redis
+        self.forget()
+        if client is not None and type(client.connection_pool) is BlockingConnectionPool:
+            client.connection_pool.disconnect()
+
     def forget(self) -> None:
-        """Drop the client; the next use makes a new one with connections of its own."""
+        """Drop the client, as a forked child must; the next use makes one with connections of its own."""
         self._redis = self._lanes = None
 
 
@@ -97,11 +106,17 @@ def waiting_pool(pool: ConnectionPool) -> BlockingConnectionPool:
     arguments["retry"] = Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,))
     return BlockingConnectionPool(
         max_connections=min(pool.max_connections, MAX_CONNECTIONS),
-        timeout=getattr(pool, "timeout", PATIENCE),
+        timeout=patience_of(pool),
         connection_class=pool.connection_class,
         **quiet(),
         **arguments,
     )
+
+
+def patience_of(pool: ConnectionPool) -> float:
+    """Return how long to wait for a free connection: as the alias says, but neither for ever nor unasked."""
+    own = getattr(pool, "timeout", None)
+    return PATIENCE if own is None or own == UNSET_WAIT else float(own)
 
 
 def quiet() -> dict[str, Any]:

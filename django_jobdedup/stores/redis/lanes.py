@@ -13,7 +13,7 @@ from typing import Any
 
 from redis import BlockingConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 
 class Lanes:
@@ -48,7 +48,9 @@ class Lanes:
             raise
         except BaseException:
             # Also a time limit that strikes between question and reply: the reply would be the next one's.
+            # The lane stays, closed: the pool remembers every connection that it ever made.
             connection.disconnect()
+            self._free.append(connection)
             raise
         self._free.append(connection)
         return reply
@@ -61,11 +63,3 @@ class Lanes:
             connection.disconnect()
             connection.send_command(*command)
             return connection.read_response(disable_decoding=True)
-
-    def close(self) -> None:
-        """Close the free connections; those in use close with their next error."""
-        while self._free:
-            try:
-                self._free.pop().disconnect()
-            except (RedisError, OSError):
-                continue

@@ -76,12 +76,14 @@ def fold(source: str) -> str:
     """Put numbers in the place of the script's constants.
 
     In Lua 5.1 every function pays for each local around it, and a script makes all its functions anew at
-    each call: folded, a refused acquire takes a third less time on the server.
+    each call: folded, a refused acquire takes a tenth less time on the server.
     """
     numbers: dict[str, str] = {}
     for names, values in CONSTANTS.findall(source):
         numbers.update(zip(names.split(", "), values.split(", "), strict=True))
-    return re.sub("|".join(rf"\b{name}\b" for name in numbers), lambda m: numbers[m[0]], CONSTANTS.sub("", source))
+    return re.sub(
+        "|".join(rf"\b{name}\b" for name in numbers), lambda m: numbers[m[0]], CONSTANTS.sub("", source)
+    )
 
 
 def _sha(source: str) -> str:

@@ -50,6 +50,10 @@ class RedisStore(Store):
         self.line = Line(alias, Client(location), scripts or Scripts(conf.GRACE), breaker)
         self._pending = milliseconds(conf.CONFIRM_WITHIN)
 
+    def close(self) -> None:
+        """Close the connections; the store can still be used and opens new ones."""
+        self.line.client.close()
+
     def acquire(self, request: Acquire) -> results.AcquireResult:
         """Ask for one waiting seat: the shortest way, one EVALSHA."""
         ref = request.ref

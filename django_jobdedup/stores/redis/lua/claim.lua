@@ -29,7 +29,22 @@ local function exhaust(holder, place)
   return say('X', holder[STARTS])
 end
 
+-- A run whose lease lapsed while its message may come again keeps its seat. Another one takes its place at
+-- the gate: it must learn that, even if it wakes up after the other has ended.
+local function overtake()
+  local number = 0
+  for _, other in ipairs(record.holders) do
+    number = number + ((other[ID] ~= id and other[STATE] == 'R') and 1 or 0)
+  end
+  for _, other in ipairs(record.holders) do
+    if gate > 0 and number >= gate and other[ID] ~= id and other[STATE] == 'R' and not runs(other) then
+      other[LEASE] = 0
+    end
+  end
+end
+
 local function start(holder)
+  overtake()
   if not holder then
     holder = new_holder(id, 'R', by)
     table.insert(record.holders, holder)
