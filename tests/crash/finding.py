@@ -102,7 +102,7 @@ class Finding:
             if at - EARLY <= self.accepted <= max(at, self.struck) + SLACK:
                 return name
         starts = [run.started for run in self.again]
-        if any(start - EARLY <= self.accepted <= start + SLACK for start in starts):
+        if self.refused_by and any(start - EARLY <= self.accepted <= start + SLACK for start in starts):
             return "when it starts"
         after = self.accepted - self.struck
         if self.cell.side == "pool" and self.cell.point not in ("finish unread", "after finish"):

@@ -48,7 +48,12 @@ RESCUERS, POOL = 10, 12
 RETRIES = "retries"
 
 CELERY = {
-    "broker_transport_options": {**FAST_REDELIVERY, "visibility_timeout": VISIBILITY},
+    "broker_transport_options": {
+        **FAST_REDELIVERY,
+        "visibility_timeout": VISIBILITY,
+        # A worker killed during its sweep keeps kombu's mutex of sweeps that long.
+        "unacked_mutex_expire": 2,
+    },
     "worker_prefetch_multiplier": 1,
     "worker_lost_wait": LOST_WAIT,
     "result_backend_thread_safe": True,

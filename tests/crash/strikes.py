@@ -1,7 +1,7 @@
 """A strike: kill -9 of the own process at a named point, once.
 
-The plan stands in Redis, by task id; whoever takes it away atomically strikes, so a process that comes back
-passes the same point unharmed. A sender has its plan in its own memory: it does not come back.
+The plan stands in Redis, by task id; the first to note the strike of a cell strikes, so a process that comes
+back passes the same point unharmed. A sender has its plan in its own memory: it does not come back.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def pass_by(point: str, id: str) -> None:
         return
     if point == plan.once:
         _redis().hset(_name("passed"), id, point)
-    if point == plan.hold:
+    if point == plan.hold and _is_doomed(plan):
         time.sleep(PATIENCE)
     elif point == plan.point:
         _await(plan, id)
@@ -84,11 +84,16 @@ def _await(plan: Plan, id: str) -> None:
         time.sleep(0.01)
 
 
+def _is_doomed(plan: Plan) -> bool:
+    """Whether the worker around this process is the one that will be killed, or is being killed now."""
+    raw: Any = _redis().hget(_name("struck"), plan.cell)
+    return raw is None or json.loads(raw)["main"] == here.main
+
+
 def _strike(plan: Plan, id: str) -> None:
-    if here.plan is None and not _redis().hdel(_name("plan"), id):
-        return  # somebody else has struck already
-    note = {"at": time.monotonic(), "id": id, "pid": os.getpid()}
-    _redis().hset(_name("struck"), plan.cell, json.dumps(note))
+    note = {"at": time.monotonic(), "id": id, "pid": os.getpid(), "main": here.main}
+    if not _redis().hsetnx(_name("struck"), plan.cell, json.dumps(note)):
+        return  # somebody has struck already
     if plan.victim == "worker" and here.main and here.main != os.getpid():
         os.kill(here.main, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -115,6 +120,7 @@ class Struck:
     at: float
     id: str
     pid: int
+    main: int
 
 
 class Planner:
