@@ -61,6 +61,34 @@ def test_a_lease_that_was_taken_is_lost(bench: Bench) -> None:
     assert bench.renew("a", "two") == Renewed()
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_late_ack_run_whose_place_at_the_gate_was_taken_is_lost_for_good(bench: Bench, ended: bool) -> None:
+    """Its seat waits for its redelivery, but the paused first copy must not believe that it was alone."""
+    bench.run("a", "one", late=7200)
+    bench.advance(40)
+    bench.run("b", "two", late=7200)
+    if ended:
+        assert bench.finish("b", "two") == Released()
+    assert bench.renew("a", "one") == Lost()
+    bench.run("a", "three") if ended else None
+    assert bench.renew("a", "three") == (Renewed() if ended else Lost())
+
+
+def test_a_lapsed_run_with_room_at_the_gate_is_renewed(bench: Bench) -> None:
+    bench.run("a", "one", late=7200, gate=2)
+    bench.advance(40)
+    bench.run("b", "two", late=7200, gate=2)
+    assert bench.renew("a", "one") == Renewed()
+
+
+def test_a_run_whose_place_was_taken_still_gives_its_own_seat_back(bench: Bench) -> None:
+    bench.run("a", "one", late=7200)
+    bench.advance(40)
+    bench.run("b", "two", late=7200)
+    assert bench.finish("a", "one") == Released()
+    assert [holder.id for holder in bench.holders()] == ["b"]
+
+
 def test_many_leases_are_renewed_at_once_across_shards(bench: Bench) -> None:
     far = Ref(3, "a" * 64)
     bench.run("a", "one")

@@ -434,7 +434,10 @@ class World:
 
     def owe_again(self, delivery: Delivery) -> None:
         """Late ack promises an end, not only a start: what this run covered is owed again."""
-        if delivery.id not in self.closed and delivery.n > self.ended.get(delivery.id, -1):
+        others = [other for other in self.running() if other.id == delivery.id and other is not delivery]
+        if others:
+            others[0].covers.extend(delivery.covers)
+        elif delivery.id not in self.closed and delivery.n > self.ended.get(delivery.id, -1):
             for job in delivery.covers:
                 job.owed = True
 
@@ -442,8 +445,7 @@ class World:
         """The worker is killed; with late ack its message comes back."""
         delivery.state = "dead"
         if self.late:
-            others = [d for d in self.running() if d.id == delivery.id]
-            if not others and not delivery.retried:
+            if not delivery.retried:
                 self.owe_again(delivery)
             if not delivery.moved:
                 self.push(delivery.id, delivery.n)

@@ -1,0 +1,117 @@
+"""Stores by alias: what settings give, and what they say when they cannot."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django_redis.cache import RedisCache
+
+from django_jobdedup.stores.handler import StoreHandler, stores
+from django_jobdedup.stores.memory import MemoryStore
+from django_jobdedup.stores.redis.store import RedisStore
+
+REDIS = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
+LOCAL = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+MEMORY = {"BACKEND": "django_jobdedup.stores.memory.MemoryStore"}
+
+
+class OwnCache(RedisCache):
+    """A project's own subclass."""
+
+
+def test_without_the_setting_it_is_the_cache_alias_jobdedup(
+    settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.JOBDEDUP_STORES = {}
+    settings.CACHES = {"default": LOCAL, "jobdedup": REDIS}
+    handler = StoreHandler()
+    store = handler["default"]
+    assert isinstance(store, RedisStore)
+    assert (store.alias, store.line.client.alias) == ("default", "jobdedup")
+    assert list(handler) == ["default"]
+    assert handler.all() == [store]
+    assert "default" in handler
+    assert "other" not in handler
+    assert not caplog.records
+
+
+def test_else_it_is_the_default_cache_with_one_warning(
+    settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.JOBDEDUP_STORES = {}
+    settings.CACHES = {"default": {**REDIS, "BACKEND": f"{__name__}.OwnCache"}, "jobdedup": LOCAL}
+    handler = StoreHandler()
+    with caplog.at_level(logging.WARNING, "django_jobdedup"):
+        for _ in range(3):
+            store = handler["default"]
+            assert isinstance(store, RedisStore)
+            handler.reset()
+    assert store.line.client.alias == "default"
+    (record,) = caplog.records
+    assert "clear() deletes every lock" in record.message
+
+
+@pytest.mark.parametrize(
+    "caches",
+    [{"default": LOCAL}, {}, {"default": {"BACKEND": "no.such.Cache"}}, {"default": {"BACKEND": "os.path"}}],
+)
+def test_else_the_error_says_what_to_write(settings: Any, caches: dict[str, Any]) -> None:
+    settings.JOBDEDUP_STORES = {}
+    settings.CACHES = caches
+    with pytest.raises(
+        ImproperlyConfigured, match=r'"jobdedup": \{"BACKEND": "django_redis\.cache\.RedisCache"'
+    ):
+        StoreHandler()["default"]
+
+
+def test_a_store_is_made_once_from_its_backend_location_and_options(settings: Any) -> None:
+    settings.JOBDEDUP_STORES = {
+        "default": MEMORY,
+        "fast": {
+            "BACKEND": "django_jobdedup.stores.redis.store.RedisStore",
+            "LOCATION": "jobdedup",
+            "OPTIONS": {"pause": 0.5},
+        },
+    }
+    assert isinstance(stores["default"], MemoryStore)
+    fast = stores["fast"]
+    assert isinstance(fast, RedisStore)
+    assert stores["fast"] is fast
+    assert sorted(stores) == ["default", "fast"]
+
+
+@pytest.mark.parametrize(
+    ("configured", "sentence"),
+    [
+        ({"default": {}}, r"JOBDEDUP_STORES\['default'\] needs a dict with \"BACKEND\""),
+        ({"default": "memory"}, r"needs a dict with \"BACKEND\""),
+        ({"default": {**MEMORY, "TIMEOUT": 3}}, "unknown keys TIMEOUT; use BACKEND, LOCATION, OPTIONS"),
+        ({"default": {"BACKEND": "no.such.Store"}}, "'no.such.Store' cannot be imported"),
+        ({"default": {"BACKEND": "collections.ChainMap"}}, "is not a django_jobdedup.stores.base.Store"),
+        ({"default": {**MEMORY, "LOCATION": "x"}}, "the memory store takes no LOCATION and no OPTIONS"),
+        ({"other": MEMORY}, "There is no lock store 'default': .* use one of 'other'"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_words(settings: Any, configured: Any, sentence: str) -> None:
+    settings.JOBDEDUP_STORES = configured
+    with pytest.raises(ImproperlyConfigured, match=sentence):
+        StoreHandler()["default"]
+
+
+@pytest.mark.parametrize("setting", ["JOBDEDUP_STORES", "JOBDEDUP_GRACE", "CACHES"])
+def test_changed_settings_make_new_stores(settings: Any, setting: str) -> None:
+    settings.JOBDEDUP_STORES = {"default": MEMORY}
+    first = stores["default"]
+    values = {"JOBDEDUP_STORES": {"default": dict(MEMORY)}, "JOBDEDUP_GRACE": 60, "CACHES": settings.CACHES}
+    setattr(settings, setting, values[setting])
+    assert stores["default"] is not first
+
+
+def test_other_settings_leave_the_stores_alone(settings: Any) -> None:
+    settings.JOBDEDUP_STORES = {"default": MEMORY}
+    first = stores["default"]
+    settings.DEBUG = True
+    assert stores["default"] is first
