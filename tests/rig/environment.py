@@ -101,6 +101,7 @@ def forget_connections(app: Celery) -> None:
     backend = app._backend
     if backend is not None and hasattr(backend, "result_consumer"):
         backend.result_consumer.stop()
+        backend.result_consumer._pubsub = None  # a result that is collected later would open it again
         backend.client.connection_pool.disconnect()
     app._backend_cache = None
     app._local.__dict__.pop("backend", None)
