@@ -85,6 +85,7 @@ def _start(step: Step, entry: Entry, own: Seat | None, request: Claim) -> Claime
         own = Seat(request.id, "R", request.by, step.now, step.now)
         entry.seats.append(own)
     step.supersede(entry, own)
+    _overtake(step, entry, request)
     late, ttl = milliseconds(request.late), milliseconds(request.ttl)
     own.state, own.nonce, own.lease = "R", request.nonce, step.now + milliseconds(request.lease)
     own.until = step.now + max(ttl, late) if late else 0
@@ -96,11 +97,20 @@ def _start(step: Step, entry: Entry, own: Seat | None, request: Claim) -> Claime
     return _claimed(own)
 
 
+def _overtake(step: Step, entry: Entry, request: Claim) -> None:
+    """Mark the lapsed runs whose place at the gate is taken: they must learn it, even much later."""
+    others = [seat for seat in entry.seats if seat.id != request.id and seat.state == "R"]
+    if request.gate and len(others) >= request.gate:
+        for seat in others:
+            if not seat.runs(step.now):
+                seat.lease = 0
+
+
 def renew(step: Step, token: Token) -> Renewed | Lost:
     """Move a lease, a lapsed one too if nobody took the seat."""
     entry = step.entry(token.ref)
     own = entry.seat(token.id)
-    if own is None or own.state != "R" or own.nonce != token.nonce:
+    if own is None or own.state != "R" or not own.lease or own.nonce != token.nonce:
         return Lost()
     own.lease = step.now + milliseconds(token.lease)
     step.save(entry)
