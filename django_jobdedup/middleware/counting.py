@@ -7,21 +7,46 @@ counted in this process.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import Final
 
 from django_jobdedup.call import Call
 from django_jobdedup.middleware.base import Dispatch, Middleware
 
-_totals: Counter[tuple[str, str]] = Counter()
-_guard = Lock()
+
+class Totals:
+    """The numbers of this process; a forked child begins anew."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew, with a lock that no thread of a parent process holds."""
+        self._numbers: Counter[tuple[str, str]] = Counter()
+        self._guard = Lock()
+
+    def add(self, done: Sequence[Dispatch]) -> None:
+        """Count what calls became."""
+        with self._guard:
+            for item in done:
+                self._numbers[item.call.task, item.outcome.value] += 1
+
+    def read(self) -> dict[tuple[str, str], int]:
+        """Return a copy."""
+        with self._guard:
+            return dict(self._numbers)
+
+
+_totals: Final = Totals()
+os.register_at_fork(after_in_child=_totals.reset)
 
 
 def totals() -> dict[tuple[str, str], int]:
     """Return ``{(task name, outcome): number}`` of the dispatches of this process."""
-    with _guard:
-        return dict(_totals)
+    return _totals.read()
 
 
 class CountingMiddleware(Middleware):
@@ -34,7 +59,5 @@ class CountingMiddleware(Middleware):
     ) -> list[Dispatch]:
         """Count what the calls became."""
         done = call_next(calls)
-        with _guard:
-            for item in done:
-                _totals[item.call.task, item.outcome.value] += 1
+        _totals.add(done)
         return done
