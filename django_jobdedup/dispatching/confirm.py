@@ -12,7 +12,10 @@ import os
 import threading
 import time
 from collections import defaultdict
-from typing import Final
+from multiprocessing.util import Finalize, register_after_fork
+from typing import Any, Final
+
+from celery.signals import worker_process_shutdown
 
 from django_jobdedup import signals
 from django_jobdedup.middleware.base import Seat
@@ -121,12 +124,19 @@ def _send(batch: list[tuple[Seat, int]]) -> list[tuple[Seat, int]]:
 confirmer: Final = Confirmer()
 
 
-def _flush_at_exit() -> None:
+def _flush_at_exit(*_: Any, **__: Any) -> None:
     try:
         confirmer.flush()
     except Exception as error:
         signals.report("confirm.exit", error)
 
 
+def _flush_at_end_of_child(_: Confirmer) -> None:
+    Finalize(None, _flush_at_exit, exitpriority=0)
+
+
 atexit.register(_flush_at_exit)
+# Children of multiprocessing and of a worker's pool leave by os._exit, past atexit.
+register_after_fork(confirmer, _flush_at_end_of_child)
+worker_process_shutdown.connect(_flush_at_exit, weak=False, dispatch_uid="jobdedup.confirm")
 os.register_at_fork(after_in_child=confirmer._reset)

@@ -62,6 +62,43 @@ def test_a_process_that_ends_at_once_has_confirmed(celery_env: Environment, key:
     assert states(fingerprint) == ["W"]
 
 
+def test_a_multiprocessing_child_has_confirmed_at_its_end(celery_env: Environment, key: str) -> None:
+    """Such a child leaves by ``os._exit``, which runs no exit handler of Python's."""
+    ((_, _, _, fingerprint),) = run_python(
+        celery_env,
+        f"""
+        import multiprocessing
+        from django_jobdedup.dispatching import confirm
+        confirm.DELAY = 60
+        from tests.jobs import tasks
+        def work():
+            tell(seen(tasks.until_executed.delay({key!r})))
+        child = multiprocessing.get_context("fork").Process(target=work)
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+        """,
+    )
+    assert states(fingerprint) == ["W"]
+
+
+def test_a_pool_process_of_a_worker_has_confirmed_at_its_end(celery_env: Environment, key: str) -> None:
+    ((_, _, _, fingerprint),) = run_python(
+        celery_env,
+        f"""
+        import os
+        from celery.concurrency.prefork import process_destructor
+        from django_jobdedup.dispatching import confirm
+        confirm.DELAY = 60
+        from tests.jobs import tasks
+        tell(seen(tasks.until_executed.delay({key!r})))
+        process_destructor(os.getpid(), 0)
+        os._exit(0)
+        """,
+    )
+    assert states(fingerprint) == ["W"]
+
+
 def test_a_forked_child_does_not_confirm_for_its_parent(celery_env: Environment, key: str) -> None:
     """The child starts with an empty queue and a thread of its own; the parent's seats stay the parent's."""
     parent, child, left = run_python(
