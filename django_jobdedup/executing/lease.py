@@ -117,7 +117,7 @@ def _guarded(where: str, step: Callable[[], None]) -> None:
 def _is_over(dying: Dying) -> bool:
     """Whether the body has ended, or never began, in a process that did not go."""
     delivery = dying.delivery
-    return delivery.missed and (delivery.renewed or dying.age > 2 * delivery.token.lease)
+    return delivery.missed and bool(delivery.renewed_at or dying.age > 2 * delivery.token.lease)
 
 
 def running_deliveries() -> list[Delivery]:
@@ -167,9 +167,9 @@ def _note(delivery: Delivery, answer: object) -> None:
     just now, before its result came back to this process.
     """
     if isinstance(answer, Renewed):
-        delivery.renewed, delivery.missed = True, False
+        delivery.renewed_at, delivery.missed = time.monotonic(), False
     elif isinstance(answer, Lost):
-        if delivery.missed and delivery.renewed and not delivery.ending:
+        if delivery.missed and delivery.renewed_at and not delivery.ending:
             look_into(delivery)
         delivery.missed = True
 

@@ -7,6 +7,7 @@ forgotten the lock (flush, failover): then it is taken again if it is free. Else
 from __future__ import annotations
 
 import logging
+import time
 
 from django_jobdedup import signals
 from django_jobdedup.executing.reception import Delivery
@@ -27,7 +28,7 @@ def look_into(delivery: Delivery) -> None:
     record = store.inspect(delivery.token.ref, header.id)
     if isinstance(record, Unavailable) or (record is not None and _has_ended(record, delivery)):
         return
-    answer = _claim_again(store, delivery)
+    answer = _claim_again(store, delivery) if _is_forgotten(record, delivery) else None
     if isinstance(answer, Claimed):
         logger.warning(
             "the store had forgotten lock %s of job %s, which runs: taken again",
@@ -36,8 +37,18 @@ def look_into(delivery: Delivery) -> None:
             extra={"action": "retaken", "task_id": header.id, "fingerprint": header.fingerprint},
         )
     elif not isinstance(answer, Unavailable | Done):
-        delivery.renewed = False
+        delivery.renewed_at = 0.0
         signals.send(signals.lock_lost, None, id=header.id, fingerprint=header.fingerprint)
+
+
+def _is_forgotten(record: Record | None, delivery: Delivery) -> bool:
+    """Whether the seat is gone though its lease cannot have lapsed.
+
+    After a lapse somebody may have run meanwhile, so a lock taken again would tell this job, wrongly,
+    that it was alone all the time.
+    """
+    is_gone = record is None or all(holder.id != delivery.header.id for holder in record.holders)
+    return is_gone and time.monotonic() - delivery.renewed_at < delivery.token.lease
 
 
 def _has_ended(record: Record, delivery: Delivery) -> bool:

@@ -37,15 +37,16 @@ class Delivery:
     """One received message of a job with a lock; hangs on Celery's request object.
 
     ``late_for`` is the time for which the broker may deliver the message again if this worker dies (0
-    with early ack), seconds. ``renewed`` turns True with the first renewed lease: only then is a lost
-    one news. ``missed``: the last renewal found nothing held.
+    with early ack), seconds. ``renewed_at`` is when its lease was renewed last (monotonic, 0 before the
+    first time and after it was lost): only then is a lost one news. ``missed``: the last renewal found
+    nothing held.
     """
 
     header: Header
     nonce: str
     task: str
     late_for: float = 0.0
-    renewed: bool = False
+    renewed_at: float = 0.0
     missed: bool = False
     confirmed: bool = False
     #: Its end was seen by the main process, which now waits for the pool's process to be gone.
