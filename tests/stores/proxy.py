@@ -14,6 +14,7 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self.lose = 0
         self.commands = 0
+        self._last_was_ours = False
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -34,16 +35,22 @@ class Proxy:
 
     def _serve(self, client: socket.socket) -> None:
         server = socket.create_connection(("127.0.0.1", self._target))
+        threading.Thread(target=self._ask, args=(client, server), daemon=True).start()
         with client, server, contextlib.suppress(OSError):
-            while question := client.recv(1 << 20):
-                server.sendall(question)
-                answer = server.recv(1 << 20)
-                if b"EVALSHA" in question:
-                    self.commands += 1
-                    if self.lose > 0 and not answer.startswith(b"-NOSCRIPT"):
-                        self.lose -= 1
-                        return
+            while answer := server.recv(1 << 20):
+                if self.lose > 0 and self._last_was_ours and not answer.startswith(b"-NOSCRIPT"):
+                    self.lose -= 1
+                    client.shutdown(socket.SHUT_RDWR)
+                    server.shutdown(socket.SHUT_RDWR)
+                    return
                 client.sendall(answer)
+
+    def _ask(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while question := client.recv(1 << 20):
+                self._last_was_ours = b"EVALSHA" in question
+                self.commands += self._last_was_ours
+                server.sendall(question)
 
 
 @contextlib.contextmanager

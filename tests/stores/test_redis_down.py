@@ -187,7 +187,10 @@ def test_a_server_that_answers_nonsense_is_unavailable(settings: Any, reply: byt
 def proxy(lock_server: EmbeddedRedis, settings: Any) -> Iterator[Proxy]:
     """A wire to that Redis that loses replies."""
     proxy = Proxy(lock_server.port)
-    settings.CACHES = {**settings.CACHES, "wire": cache(f"redis://127.0.0.1:{proxy.port}/0")}
+    settings.CACHES = {
+        **settings.CACHES,
+        "wire": cache(f"redis://127.0.0.1:{proxy.port}/0", SOCKET_TIMEOUT=10),
+    }
     yield proxy
     proxy.close()
 
