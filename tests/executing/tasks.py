@@ -99,12 +99,10 @@ def deaf(task: Task, key: str, seconds: float, recording: Recording) -> None:
     recording.work(seconds)
 
 
-def swallow(task: Task, key: str, seconds: float, recording: Recording) -> str:
-    """Work, and stay alive when told to go."""
-    try:
-        recording.work(seconds)
-    except SystemExit:
-        pass
+def ignore_sigterm(task: Task, key: str, seconds: float, recording: Recording) -> str:
+    """Work on when told to go; the process lives on too."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    recording.work(seconds)
     return key
 
 
@@ -122,8 +120,8 @@ def replace(task: Task, key: str, seconds: float, recording: Recording) -> None:
 WAYS = {
     each.__name__: each
     for each in (
-        succeed, fail, retry, ignore, reject, requeue, leave, vanish, stay, deaf, swallow,
-        answer_an_object, replace,
+        succeed, fail, retry, ignore, reject, requeue, leave, vanish, stay, deaf,
+        ignore_sigterm, answer_an_object, replace,
     )
 }  # fmt: skip
 
