@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Never
 
-from celery.exceptions import Ignore
+from celery.exceptions import Ignore, Reject
 
 from django_jobdedup import signals
-from django_jobdedup.call import HEADER, NONCE, Execution, Header, Running, in_body, running
+from django_jobdedup.call import HEADER, NONCE, Ending, Execution, Header, Running, in_body, running
 from django_jobdedup.conf import conf
 from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.endings import failed, succeeded
@@ -124,10 +124,25 @@ def _carry_out(task: Any, execution: Execution, stop: NotStarted) -> Suppressed:
     """
     _announce(execution, stop.start, stop.by)
     if stop.start is Start.PUT_OFF:
-        put_off(task, execution, stop)
+        _put_off(task, execution, stop)
     if stop.start is Start.DONE:
         raise Ignore("another delivery of this id has run")
     return Suppressed(stop.by)
+
+
+def _put_off(task: Any, execution: Execution, stop: NotStarted) -> Never:
+    """Put off; a job that cannot be is at its end, so its waiting seat is free."""
+    try:
+        put_off(task, execution, stop)
+    except (Ignore, Reject):
+        raise
+    except Exception:
+        marker_ttl = copies_live(execution.header.knobs, execution.visibility)
+        ending = Ending(
+            execution.task, execution.id, execution.header, reason="failure", marker_ttl=marker_ttl
+        )
+        stack.ended(ending)
+        raise
 
 
 def _announce(execution: Execution, decision: Start, by: str = "") -> None:

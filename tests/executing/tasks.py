@@ -367,15 +367,8 @@ def following(value: Any, key: str) -> Any:
     return value
 
 
-@shared_task(unique=declared(key="key"))
-def carrying(key: str, value: Any = None, seconds: float = 0.0) -> str:
-    """Carry a value through a serializer."""
-    time.sleep(seconds)
-    return key
-
-
 @shared_task(unique=declared(key=None))
-def keyed_by_value(value: Any, seconds: float = 0.0) -> str:
-    """Be unique by the value that went through a serializer."""
+def keyed_by_value(value: Any, word: str = "", seconds: float = 0.0) -> str:
+    """Be unique by values that went through a serializer."""
     time.sleep(seconds)
     return "done"

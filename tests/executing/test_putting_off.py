@@ -1,0 +1,128 @@
+"""A put-off whose publish fails: the message is never acked away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+from kombu.exceptions import OperationalError
+
+from django_jobdedup.executing.broker import longest_sleep, visibility_timeout
+from testproject.celery import app
+from tests.rig.environment import Environment, new_namespace
+from tests.rig.journal import Journal
+from tests.rig.worker import Worker
+
+from . import faults, tasks
+from .conftest import call_until_accepted, new_key
+from .remains import LockKeys
+
+
+@pytest.mark.parametrize(
+    ("options", "url", "expected"),
+    [
+        ({"visibility_timeout": 90}, "redis://localhost", 90),
+        ({}, "redis://localhost", 3600),
+        ({}, "sentinel://localhost;sentinel://other", 3600),
+        ({}, "sqs://", 3600),
+        ({}, "amqp://localhost", 1800),
+        ({}, ["amqp://one", "amqp://two"], 1800),
+    ],
+)
+def test_no_put_off_sleeps_longer_than_a_third_of_the_visibility_timeout(
+    options: dict[str, int], url: Any, expected: float
+) -> None:
+    """RabbitMQ has none: there ``consumer_timeout`` closes the channel after half an hour."""
+
+    class Conf:
+        broker_transport_options = options
+        broker_read_url = url
+        broker_url = url
+
+    class App:
+        conf = Conf
+
+    assert visibility_timeout(App) == expected
+    assert longest_sleep(App) == expected / 3
+
+
+class Scene:
+    """A worker with faults."""
+
+    def __init__(self, journal: Journal, lock_keys: LockKeys, worker: Worker) -> None:
+        self.journal, self.lock_keys, self.worker = journal, lock_keys, worker
+
+
+@pytest.fixture(scope="module")
+def scene(redis_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """Start the worker."""
+    environment = Environment(
+        new_namespace(), redis_server.url, celery={"imports": [tasks.MODULE, faults.MODULE]},
+        variables={"TEST_FAULTS": "1"},
+    )  # fmt: skip
+    with environment.entered(app), ExitStack() as stack:
+        worker = stack.enter_context(Worker(environment, tmp_path_factory.mktemp("faults"), concurrency=6))
+        worker.wait_until_ready()
+        journal = stack.enter_context(closing(Journal(environment.redis_url, environment.namespace)))
+        lock_keys = stack.enter_context(closing(LockKeys(environment)))
+        yield Scene(journal, lock_keys, worker)
+    environment.clean()
+
+
+@pytest.mark.worker
+@pytest.mark.parametrize("task", [tasks.mutex, tasks.mutex_late], ids=["early", "late"])
+def test_a_put_off_survives_a_publish_that_fails(scene: Scene, task: Any) -> None:
+    key = new_key()
+    task.delay(key, 1.5)
+    scene.journal.wait_for_runs(1, key)
+    second = task.apply_async((key,), headers={faults.HEADER: 1})
+    assert second.get(timeout=15) == key
+    assert [run.id for run in scene.journal.runs(key)][1:] == [second.id]
+    assert scene.journal.overlaps(key) == []
+
+
+@pytest.mark.worker
+def test_with_late_ack_the_message_itself_goes_back(scene: Scene) -> None:
+    """No process of the pool waits for the broker: the failed put-off becomes a redelivery."""
+    key = new_key()
+    tasks.mutex_late.delay(key, 1.5)
+    scene.journal.wait_for_runs(1, key)
+    second = tasks.mutex_late.apply_async((key,), headers={faults.HEADER: 2})
+    assert second.get(timeout=15) == key
+    lines = [line for line in scene.worker.log.splitlines() if f"[{second.id}] reject requeue=True" in line]
+    assert len(lines) == 2
+    assert scene.journal.runs(key)[1].attempt == 1
+
+
+@pytest.mark.worker
+def test_an_early_ack_job_that_cannot_be_put_off_at_all_fails_and_frees_its_seat(scene: Scene) -> None:
+    """Nobody else has its message, so the error is its end, for everybody to see."""
+    key = new_key()
+    first = tasks.one_and_one.delay(key, 2.5)
+    scene.journal.wait_for_runs(1, key)
+    second = tasks.one_and_one.apply_async((key,), headers={faults.HEADER: 99})
+    with pytest.raises(OperationalError, match="the broker is away"):
+        second.get(timeout=10)
+    third = call_until_accepted(lambda: tasks.one_and_one.delay(key), timeout=1)
+    assert first.status != "SUCCESS", "it runs still"
+    assert third.get(timeout=10) == key
+    assert [run.id for run in scene.journal.runs(key)] == [first.id, third.id]
+
+
+@pytest.mark.worker
+def test_nothing_is_left_behind_a_failed_put_off(scene: Scene) -> None:
+    scene.lock_keys.wait_until_empty(5)
+
+
+@pytest.mark.worker
+@pytest.mark.parametrize("task", [tasks.early, tasks.late], ids=["early", "late"])
+def test_a_retry_that_cannot_be_published_frees_the_key(scene: Scene, task: Any) -> None:
+    """Celery turns it into a rejection; the job has ended."""
+    key = new_key()
+    first = task.apply_async((key, "retry", 0.1), headers={faults.HEADER: 99}, retry=False)
+    scene.journal.wait_for_ends(1, key)
+    scene.lock_keys.wait_until_empty(5)
+    assert task.delay(key).get(timeout=10) == key
+    assert len(scene.journal.runs(task_id=first.id)) == 1
