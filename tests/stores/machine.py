@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from .bench import Bench
-from .world import LEASE, PENDING, POLICIES, Delivery, Policy, World
+from .world import LEASE, PENDING, POLICIES, Delivery, Job, Policy, World
 
 FATES = (
     *["confirmed"] * 5, "published", "acquired",
@@ -35,6 +35,16 @@ def may_retry_itself(delivery: Delivery) -> bool:
 def may_retry(machine: StoreMachine) -> bool:
     """Say whether some body may publish its own id."""
     return any(may_retry_itself(delivery) for delivery in machine.world.running())
+
+
+def is_shared(world: World, job: Job) -> bool:
+    """Say whether others have merged into a job that is not yet published."""
+    return job.state == "acquired" and any(other.into == job.id for other in world.jobs)
+
+
+def shared(machine: StoreMachine) -> bool:
+    """Say whether there is such a job."""
+    return any(is_shared(machine.world, job) for job in machine.world.jobs)
 
 
 def may_be_copied(machine: StoreMachine) -> bool:
@@ -79,6 +89,11 @@ class StoreMachine(RuleBasedStateMachine):
     def dispatch_well(self) -> None:
         self.world.dispatch("confirmed", 0.0, lost=False)
 
+    @precondition(lambda self: len(self.world.jobs) < self.jobs)
+    @rule()
+    def dispatch_slowly(self) -> None:
+        self.world.dispatch("acquired", 0.0, lost=False)
+
     @precondition(lambda self: any(job.state in ("acquired", "published") for job in self.world.jobs))
     @rule(fate=st.sampled_from(FATES))
     def go_on(self, fate: str) -> None:
@@ -88,6 +103,12 @@ class StoreMachine(RuleBasedStateMachine):
             self.world.follow(job, fate)
         else:
             self.world.confirm(job)
+
+    @precondition(shared)
+    @rule()
+    def fail_a_shared_one(self) -> None:
+        """A publish fails after others have merged into it."""
+        self.world.fail(next(job for job in self.world.jobs if is_shared(self.world, job)), went_out=False)
 
     # --- working ---
 
@@ -115,6 +136,14 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(due_in=st.sampled_from([0.0, 5.0]))
     def retry(self, due_in: float) -> None:
         self.world.retry(next(d for d in self.world.running() if may_retry_itself(d)), due_in)
+
+    @precondition(lambda self: runs(self) and may_retry_itself(self.world.running()[-1]))
+    @rule()
+    def retry_and_end(self) -> None:
+        """What a retry usually is: the body publishes its own id and ends."""
+        last = self.world.running()[-1]
+        self.world.retry(last, 0.0)
+        self.world.finish(last, requeue=False, lost=False)
 
     @precondition(runs)
     @rule(place=PLACE)

@@ -17,7 +17,7 @@ from .mutants import MUTANTS, Mutant
 from .world import POLICIES
 
 SEARCH = settings(
-    max_examples=1500,
+    max_examples=4000,
     stateful_step_count=30,
     derandomize=True,
     database=None,
