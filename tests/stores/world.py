@@ -125,8 +125,7 @@ class World:
         self.superseded: dict[str, str] = {}
         self.exists: set[str] = set()  # ids whose message was ever made
         self.visible: set[str] = set()  # ids in an event
-        self.replaced: set[str] = set()  # ids whose place a newcomer took
-        self.forgotten: set[str] = set()  # those of them whose marker has expired
+        self.replaced: dict[str, float] = {}  # ids whose place a newcomer took, and until when that is known
         self.fence = 0
         self.flight_excused = self.overlap_excused = False
         self.numbers = count()
@@ -151,7 +150,6 @@ class World:
         events = [bench.events() for bench in self.benches]
         assert all(event == events[0] for event in events), f"the events differ: {events}"
         self.visible |= {id for what, id in events[0] if what in ENDS}
-        self.replaced |= {id for what, id in events[0] if what == "superseded"} - self.forgotten
 
     def twice(self, verb: str, question: Callable[[Bench], Any], lost: bool, **who: str) -> Any:
         """Ask, and ask again if the first reply was lost: the answer is the same."""
@@ -171,6 +169,8 @@ class World:
                 continue
             by_name = other == id and (old.state != "R" or verb in ("acquire", "claim") or old.nonce == nonce)
             newcomer = verb in ("acquire", "confirm", "claim") and other in self.over(before, id)
+            if newcomer and new is None:
+                self.replaced[other] = old.due + LONG
             merged = isinstance(answer, Merged) and answer.id == other
             lapsed = new is None and self.dead(old)
             # The place at the gate of a lapsed run is taken: it keeps its seat and must learn of it.
@@ -335,7 +335,7 @@ class World:
             assert not same, f"P3: two runs of {delivery.id}"
             assert delivery.n > self.ended.get(delivery.id, -1), f"P6: attempt {delivery.n} starts again"
             assert delivery.id not in self.closed, "P6: a closed id starts again"
-        assert delivery.id not in self.replaced, "a superseded message starts"
+        assert self.replaced.get(delivery.id, 0.0) <= self.now, "a superseded message starts"
         assert answer.fence > self.fence, "P3: the fence does not order two runs"
         self.fence = delivery.fence = answer.fence
         delivery.state, delivery.lease = "run", self.now + LEASE
@@ -506,12 +506,6 @@ class World:
         if self.queue or self.running():
             self.flight_excused = self.overlap_excused = True
         self.pass_time(LONG + 1)
-        self.forget()
-
-    def forget(self) -> None:
-        """The markers of superseded ids are gone when their messages can be no more."""
-        self.forgotten |= self.replaced
-        self.replaced.clear()
 
     def reap(self) -> None:
         """The reaper looks, publishes what is overdue, and confirms it."""
@@ -559,7 +553,6 @@ class World:
         self.advance(LEASE + 1)
         if not self.queue:
             self.pass_time(LONG + 1)
-            self.forget()
         self.reap()
 
     def left_over(self) -> set[str]:
