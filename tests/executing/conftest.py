@@ -69,7 +69,9 @@ def stage(redis_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with environment.entered(app), contextlib.ExitStack() as stack:
         worker = stack.enter_context(Worker(environment, tmp_path_factory.mktemp("stage"), concurrency=10))
         worker.wait_until_ready()
-        journal = stack.enter_context(contextlib.closing(Journal(environment.redis_url, environment.namespace)))
+        journal = stack.enter_context(
+            contextlib.closing(Journal(environment.redis_url, environment.namespace))
+        )
         lock_keys = stack.enter_context(contextlib.closing(LockKeys(environment)))
         yield Stage(environment, worker, journal, lock_keys)
     environment.clean()

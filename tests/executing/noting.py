@@ -1,4 +1,4 @@
-"""Receivers in a worker: they note what they hear in a Redis list, and may raise; workers import this module."""
+"""Receivers in a worker: they note what they hear in a Redis list. Workers import this module."""
 
 from __future__ import annotations
 

@@ -50,10 +50,7 @@ class LockKeys:
             pipeline.ttl(key)
         eternal = [key for key, ttl in zip(keys, pipeline.execute(), strict=True) if ttl == -1]
         index = [
-            member
-            for key in keys
-            if key.endswith(":index")
-            for member in self._client.zrange(key, 0, -1)
+            member for key in keys if key.endswith(":index") for member in self._client.zrange(key, 0, -1)
         ]
         locks = [key for key in keys if ":lock:" in key]
         others = [key for key in keys if ":lock:" not in key and not key.endswith(":index")]

@@ -150,9 +150,7 @@ def late_back_when_lost(self: Task, key: str, how: str = "succeed", seconds: flo
     return act(self, key, how, seconds)
 
 
-@shared_task(
-    bind=True, max_retries=3, default_retry_delay=0.2, retry_on_worker_lost=True, unique=declared()
-)
+@shared_task(bind=True, max_retries=3, default_retry_delay=0.2, retry_on_worker_lost=True, unique=declared())
 def retried_when_lost(self: Task, key: str, how: str = "succeed", seconds: float = 0.0) -> Any:
     """Retried by the main process when its own was lost (Celery 5.7)."""
     return act(self, key, how, seconds)
@@ -228,9 +226,7 @@ def mutex_late(self: Task, key: str, seconds: float = 0.0) -> str:
     return str(act(self, key, "succeed", seconds))
 
 
-@shared_task(
-    bind=True, unique=declared("until_and_while_executing", on_conflict={"execution": QUICKLY})
-)
+@shared_task(bind=True, unique=declared("until_and_while_executing", on_conflict={"execution": QUICKLY}))
 def one_and_one(self: Task, key: str, seconds: float = 0.0) -> str:
     """At most one waits, one runs."""
     return str(act(self, key, "succeed", seconds))

@@ -54,7 +54,11 @@ def _chain(stage: Stage, attempts: int, call: Callable[[str], Any], outside: Cal
     again.get(timeout=10, propagate=False)
     time.sleep(0.2)
     return Chain(
-        runs, outsider.duplicate and outsider.id == first.id, first.state, stage.journal.runs(task_id=again.id), life
+        runs,
+        outsider.duplicate and outsider.id == first.id,
+        first.state,
+        stage.journal.runs(task_id=again.id),
+        life,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -95,7 +96,7 @@ def test_the_delay_of_a_put_off_doubles(outcome: Outcome, stage: Stage) -> None:
     received = _times(stage.worker.log, rf"\[{id}\] received")
     assert len(ignored) == 4
     # Celery receives a put-off message at once and starts it at its eta, where it is ignored again.
-    pauses = [after - before for before, after in zip(ignored, ignored[1:], strict=False)]
+    pauses = [after - before for before, after in itertools.pairwise(ignored)]
     for pause, planned in zip(pauses, (0.5, 1.0, 2.0), strict=True):
         assert planned * 0.8 - 0.1 < pause < planned * 1.2 + 0.7
     assert len(received) == 5

@@ -6,6 +6,7 @@ All cases are played side by side, each on a key of its own, and each is judged 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +27,8 @@ from tests.rig.waiting import wait_for
 from . import tasks
 from .conftest import Stage, call_until_accepted, new_key
 
-pytestmark = pytest.mark.worker
+# The story is told in the setup of the first test.
+pytestmark = [pytest.mark.worker, pytest.mark.timeout(150)]
 
 AT_ONCE = 2.0
 """Seconds within which the next call runs when no lease has to lapse."""
@@ -62,7 +64,9 @@ CASES: list[Case] = []
 
 def case(task: Any, how: str, **options: Any) -> None:
     """Add a case that needs no more than a call."""
-    call = {name: options.pop(name) for name in ("seconds", "time_limit", "soft_time_limit") if name in options}
+    call = {
+        name: options.pop(name) for name in ("seconds", "time_limit", "soft_time_limit") if name in options
+    }
     seconds = call.pop("seconds", 0.0)
     limit_word = "hard" if "time_limit" in call else "soft" if "soft_time_limit" in call else ""
     short = task.name.rpartition(".")[2]
@@ -71,7 +75,7 @@ def case(task: Any, how: str, **options: Any) -> None:
     def play(stage: Stage, key: str) -> Any:
         return task.apply_async((key, how, seconds), **call)
 
-    CASES.append(Case(name, play, lambda key: task.delay(key), **options))
+    CASES.append(Case(name, play, task.delay, **options))
 
 
 for each in (tasks.early, tasks.late):
@@ -83,7 +87,14 @@ for each in (tasks.early, tasks.late):
     case(each, "answer_an_object", states=("FAILURE",))
     case(each, "succeed", seconds=20, soft_time_limit=1, states=("FAILURE",))
     case(each, "succeed", seconds=20, time_limit=1, states=("FAILURE",))
-    case(each, "stay", seconds=20, time_limit=1, states=("FAILURE",), name=f"{each.__name__}, hard, cleaning up")
+    case(
+        each,
+        "stay",
+        seconds=20,
+        time_limit=1,
+        states=("FAILURE",),
+        name=f"{each.__name__}, hard, cleaning up",
+    )
     case(each, "leave", states=("FAILURE",))
     # The main process hears of a lost child after worker_lost_wait, here a second.
     case(each, "vanish", states=("FAILURE",), limit=AFTER_A_LEASE)
@@ -101,7 +112,7 @@ def add(name: str, task: Any, **options: Any) -> Callable[[Callable[[Stage, str]
     """Add a case that is played by the decorated function."""
 
     def register(play: Callable[[Stage, str], Any]) -> None:
-        CASES.append(Case(name, play, lambda key: task.delay(key), **options))
+        CASES.append(Case(name, play, task.delay, **options))
 
     return register
 
@@ -205,10 +216,8 @@ def _play(stage: Stage, case: Case) -> Played:
     runs = stage.runs(key)
     of_first = [run for run in runs if run.id != second.id]
     end = max((run.seen for run in of_first), default=begun)
-    try:
+    with contextlib.suppress(CeleryTimeoutError):
         second.get(timeout=10, propagate=False)
-    except CeleryTimeoutError:
-        pass
     return Played(first.state, of_first, [run for run in runs if run.id == second.id], accepted - end)
 
 
@@ -227,9 +236,7 @@ def test_after_every_ending_the_next_call_is_accepted_and_runs(
         assert len(seen.second) == 1, log
 
 
-def test_no_ending_leaves_a_lock_or_an_index_member(
-    played: dict[str, Future[Played]], stage: Stage
-) -> None:
+def test_no_ending_leaves_a_lock_or_an_index_member(played: dict[str, Future[Played]], stage: Stage) -> None:
     for future in played.values():
         future.result()
     remains = stage.lock_keys.wait_until_empty(10)

@@ -64,7 +64,9 @@ def test_a_process_is_alive_until_it_has_ended_reaped_or_not() -> None:
     assert is_gone(child.pid)
 
 
-@pytest.mark.parametrize("pid", [None, os.getpid(), 2**31, 140_000_000_000_000], ids=["none", "own", "big", "greenlet"])
+@pytest.mark.parametrize(
+    "pid", [None, os.getpid(), 2**31, 140_000_000_000_000], ids=["none", "own", "big", "greenlet"]
+)
 def test_what_is_no_process_of_a_pool_is_neither_alive_nor_gone(pid: int | None) -> None:
     assert not is_alive(pid)
     assert not is_gone(pid)
@@ -210,7 +212,7 @@ def _dead_senders(told: Story, environment: Environment) -> dict[str, list[bool]
 
 
 def _take_over(told: Story, paused: Worker) -> dict[str, Any]:
-    """A paused worker renews nothing while its child runs; the next job takes its lock over, a third waits."""
+    """A paused worker renews nothing while its child runs; the next job takes its lock, a third waits."""
     jobs = {"early": tasks.looking_mutex, "late": tasks.looking_mutex_late}
     first = {name: task.apply_async((name, 6.0), queue="paused") for name, task in jobs.items()}
     for name in jobs:
@@ -223,15 +225,13 @@ def _take_over(told: Story, paused: Worker) -> dict[str, Any]:
     third = {name: task.apply_async((name, 0.5), queue="next") for name, task in jobs.items()}
     time.sleep(0.5)
     paused.resume()
-    return {
-        name: [each[name].get(timeout=20) for each in (first, second, third)] for name in jobs
-    }
+    return {name: [each[name].get(timeout=20) for each in (first, second, third)] for name in jobs}
 
 
-pytestmark_worker = pytest.mark.worker
+pytestmark = pytest.mark.timeout(150)  # the story is told in the setup of the first test
 
 
-@pytestmark_worker
+@pytest.mark.worker
 @pytest.mark.parametrize("queue", ["solo", "threads"])
 def test_other_pools_renew_too(story: Story, queue: str) -> None:
     """A solo body keeps the main thread busy: the lease thread runs beside it."""
@@ -241,38 +241,38 @@ def test_other_pools_renew_too(story: Story, queue: str) -> None:
     assert len(story.journal.runs(queue)) == 1
 
 
-@pytestmark_worker
+@pytest.mark.worker
 def test_the_lease_of_a_lost_process_lapses_before_celery_has_noticed(story: Story) -> None:
     assert story.seen("lost") < tasks.LEASE + 1
 
 
-@pytestmark_worker
+@pytest.mark.worker
 @pytest.mark.parametrize("name", ["early", "late"])
 def test_a_body_that_survives_its_termination_frees_the_key_at_its_end(story: Story, name: str) -> None:
     assert story.seen("survivor")[f"survivor-{name}"] < 2
 
 
-@pytestmark_worker
+@pytest.mark.worker
 def test_a_slow_end_after_the_body_is_no_lost_lock(story: Story) -> None:
     assert story.seen("slow end") == [0, 1]
     assert "no longer holds lock" not in story.logs["prefork"]
     assert "taken again" not in story.logs["prefork"]
 
 
-@pytestmark_worker
+@pytest.mark.worker
 @pytest.mark.parametrize("name", ["eta", "prefetched"])
 def test_a_worker_confirms_what_it_has_received_for_a_dead_sender(story: Story, name: str) -> None:
     assert story.seen("senders")[name] is True
     assert len(story.journal.runs(f"sender-{name}")) == 1
 
 
-@pytestmark_worker
+@pytest.mark.worker
 def test_what_no_worker_has_received_is_only_reserved_for_the_pending_time(story: Story) -> None:
     """The control of the test above: without a confirm the key would be free by then."""
     assert story.seen("senders")["queued"] is False
 
 
-@pytestmark_worker
+@pytest.mark.worker
 @pytest.mark.parametrize("name", ["early", "late"])
 def test_a_run_that_lost_its_lock_learns_it(story: Story, name: str) -> None:
     first, second, third = story.seen("take over")[name]
@@ -280,7 +280,7 @@ def test_a_run_that_lost_its_lock_learns_it(story: Story, name: str) -> None:
     assert (second["check"], third["check"]) == (None, None)
 
 
-@pytestmark_worker
+@pytest.mark.worker
 @pytest.mark.parametrize("name", ["early", "late"])
 def test_fences_rise_from_the_loser_to_the_winner(story: Story, name: str) -> None:
     first, second, third = story.seen("take over")[name]
@@ -288,7 +288,7 @@ def test_fences_rise_from_the_loser_to_the_winner(story: Story, name: str) -> No
     assert first["fence"] < second["fence"] < third["fence"]
 
 
-@pytestmark_worker
+@pytest.mark.worker
 @pytest.mark.parametrize("name", ["early", "late"])
 def test_the_release_of_a_loser_frees_nobody(story: Story, name: str) -> None:
     """The first ends while the second runs; the third waits for the second."""
@@ -301,7 +301,7 @@ def test_the_release_of_a_loser_frees_nobody(story: Story, name: str) -> None:
     assert [run.how for run in (first, second, third)] == ["returned"] * 3
 
 
-@pytestmark_worker
+@pytest.mark.worker
 @pytest.mark.parametrize("name", ["early", "late"])
 def test_the_main_process_of_a_loser_logs_the_lost_lock_once(story: Story, name: str) -> None:
     id = story.seen("take over")[name][0]["token"]
@@ -311,7 +311,7 @@ def test_the_main_process_of_a_loser_logs_the_lost_lock_once(story: Story, name:
     assert len(lines) <= 2, "and its pool process at most once, at the end of the body"
 
 
-@pytestmark_worker
+@pytest.mark.worker
 def test_nothing_is_left(story: Story) -> None:
     remains = story.lock_keys.wait_until_empty(10)
     assert remains.eternal == ()

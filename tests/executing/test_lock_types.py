@@ -31,7 +31,9 @@ def outcome(stage: Stage) -> Iterator[Outcome]:
 
 def _most_at_once(runs: list[Run]) -> int:
     """Count the most bodies that were alive at one moment: at some start."""
-    return max(sum(other.started <= run.started < (other.ended or other.seen) for other in runs) for run in runs)
+    return max(
+        sum(other.started <= run.started < (other.ended or other.seen) for other in runs) for run in runs
+    )
 
 
 @stories.tell

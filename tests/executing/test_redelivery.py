@@ -25,7 +25,8 @@ from . import tasks
 from .conftest import IMPORTS, swept
 from .remains import LockKeys
 
-pytestmark = pytest.mark.worker
+# The story is told in the setup of the first test.
+pytestmark = [pytest.mark.worker, pytest.mark.timeout(150)]
 
 LONG = 8.0
 """Seconds of a long run: more than twice the visibility timeout."""
@@ -111,7 +112,10 @@ def _call_again_and_again(told: Story) -> None:
     until = time.monotonic() + 5 * tasks.LEASE - 1
     while time.monotonic() < until:
         result = tasks.early.apply_async(("lease",), queue="one")
-        told.refusals, told.accepted = told.refusals + result.duplicate, told.accepted + (not result.duplicate)
+        told.refusals, told.accepted = (
+            told.refusals + result.duplicate,
+            told.accepted + (not result.duplicate),
+        )
         time.sleep(0.1)
 
 

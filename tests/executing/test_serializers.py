@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -34,7 +34,7 @@ class Colour(StrEnum):
     RED = "red"
 
 
-NOON = datetime(2026, 8, 1, 12, tzinfo=timezone.utc)
+NOON = datetime(2026, 8, 1, 12, tzinfo=UTC)
 VALUES = {
     "nested tuple": (1, (2,)),
     "int keys": {1: "a", 2: {3: "b"}},
@@ -89,7 +89,9 @@ def scene(redis_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """Send everything, side by side."""
     celery = {**IMPORTS, "accept_content": list(SERIALIZERS)}
     # Celery refuses to read pickle as root, as which tests run in containers.
-    environment = Environment(new_namespace(), redis_server.url, celery=celery, variables={"C_FORCE_ROOT": "1"})
+    environment = Environment(
+        new_namespace(), redis_server.url, celery=celery, variables={"C_FORCE_ROOT": "1"}
+    )
     with environment.entered(app), ExitStack() as stack:
         worker = stack.enter_context(Worker(environment, tmp_path_factory.mktemp("wire"), concurrency=6))
         worker.wait_until_ready()
@@ -144,7 +146,8 @@ def test_equal_calls_are_one_job_through_every_serializer(scene: Scene, serializ
 
 
 @pytest.mark.parametrize(
-    ("serializer", "name"), [p for p in PLACES if p not in REFUSES | UNREADABLE],
+    ("serializer", "name"),
+    [p for p in PLACES if p not in REFUSES | UNREADABLE],
 )
 def test_a_message_without_header_gets_the_same_fingerprint_after_the_wire(
     scene: Scene, serializer: str, name: str

@@ -116,7 +116,7 @@ def test_done_is_told_for_a_second_message_of_an_ended_id(scene: Scene) -> None:
 
 
 REASONS: dict[str, tuple[Callable[[str], Any], str, bool]] = {
-    "success": (lambda key: tasks.early.delay(key), "success", False),
+    "success": (tasks.early.delay, "success", False),
     "failure": (lambda key: tasks.early.delay(key, "fail"), "failure", False),
     "ignore": (lambda key: tasks.early.delay(key, "ignore"), "ignore", False),
     "reject": (lambda key: tasks.early.delay(key, "reject"), "reject", False),

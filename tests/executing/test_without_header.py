@@ -223,7 +223,8 @@ def bypassing(stage: Stage) -> dict[str, Any]:
     refused = tasks.early.delay(key)
     holder.get(timeout=10)
     return {
-        "outcomes": [each.outcome for each in beside], "refused": (refused.duplicate, refused.id == holder.id),
+        "outcomes": [each.outcome for each in beside],
+        "refused": (refused.duplicate, refused.id == holder.id),
         "runs": stage.journal.runs(key),
     }  # fmt: skip
 

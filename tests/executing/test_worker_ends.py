@@ -24,7 +24,8 @@ from . import tasks
 from .conftest import IMPORTS, call_until_accepted, swept
 from .remains import LockKeys
 
-pytestmark = pytest.mark.worker
+# The story is told in the setup of the first test.
+pytestmark = [pytest.mark.worker, pytest.mark.timeout(150)]
 
 WAYS = ("term", "quit", "kill")
 KINDS = {"early": tasks.early, "late": tasks.late}
@@ -73,7 +74,9 @@ def story(redis_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         journal = stack.enter_context(closing(Journal(environment.redis_url, environment.namespace)))
         lock_keys = stack.enter_context(closing(LockKeys(environment)))
         firsts = {
-            (way, kind): task.apply_async((f"{way}-{kind}", "succeed_once", 3 if way == "term" else 30), queue=way)
+            (way, kind): task.apply_async(
+                (f"{way}-{kind}", "succeed_once", 3 if way == "term" else 30), queue=way
+            )
             for way in WAYS
             for kind, task in KINDS.items()
         }
