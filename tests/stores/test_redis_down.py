@@ -143,12 +143,14 @@ def test_the_alias_may_be_more_patient_or_less(lock_server: EmbeddedRedis, setti
 
 
 def test_a_read_only_server_is_unavailable(store: RedisStore, lock_server: EmbeddedRedis) -> None:
-    """As a demoted master after a failover is."""
+    """As a demoted master after a failover is; the next question opens a new connection."""
+    before = store.line.client.ask("CLIENT", "ID")
     with Redis.from_url(lock_server.url) as client:
         client.replicaof("127.0.0.1", 1)
     answer = store.acquire(Acquire(REF, "a"))
     assert_unavailable(answer)
-    assert "ReadOnly" in answer.error
+    assert "read only" in answer.error
+    assert store.line.client.ask("CLIENT", "ID") != before
 
 
 def test_a_full_server_is_unavailable(store: RedisStore, lock_server: EmbeddedRedis) -> None:

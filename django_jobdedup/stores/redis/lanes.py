@@ -13,7 +13,7 @@ from typing import Any
 
 from redis import BlockingConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError
+from redis.exceptions import ReadOnlyError, ResponseError
 
 
 class Lanes:
@@ -43,7 +43,10 @@ class Lanes:
     def _ask(self, connection: Any, command: tuple[Any, ...]) -> Any:
         try:
             reply = self._exchange(connection, command)
-        except ResponseError:
+        except ResponseError as error:
+            if isinstance(error, ReadOnlyError) or "READONLY" in str(error):
+                # A demoted master: its name may lead to the new one by now. Redis 6 says it in words only.
+                connection.disconnect()
             self._free.append(connection)
             raise
         except BaseException:
