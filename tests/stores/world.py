@@ -169,7 +169,7 @@ class World:
                 continue
             by_name = other == id and (old.state != "R" or verb in ("acquire", "claim") or old.nonce == nonce)
             newcomer = verb in ("acquire", "confirm", "claim") and other in self.over(before, id)
-            if newcomer and new is None:
+            if newcomer and new is None and not self.dead(old):
                 self.replaced[other] = old.due + LONG
             merged = isinstance(answer, Merged) and answer.id == other
             lapsed = new is None and self.dead(old)
