@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import redis
@@ -18,11 +19,6 @@ class Remains:
     index: tuple[str, ...]
     others: tuple[str, ...]
     eternal: tuple[str, ...]
-
-    @property
-    def empty(self) -> bool:
-        """Whether no lock is left: only markers, counters, fence, events and presence may be."""
-        return not self.locks and not self.index
 
 
 class LockKeys:
@@ -62,7 +58,14 @@ class LockKeys:
             return float(self._client.pttl(key)) / 1000
         return -2.0
 
-    def wait_until_empty(self, timeout: float = 5.0) -> Remains:
-        """Wait until no lock is left; raises ``AssertionError`` that names those that are."""
-        wait_for(lambda: self.remains().empty, timeout, every=0.1, what=lambda: f"no lock: {self.remains()}")
+    def wait_until_empty(self, timeout: float = 5.0, but: Iterable[str] = ()) -> Remains:
+        """Wait until no lock is left, *but* those named; raises ``AssertionError`` that names the others."""
+        known = set(but)
+
+        def others() -> list[str]:
+            remains = self.remains()
+            left = [key for key in remains.locks if key not in known]
+            return left + [each for each in remains.index if not any(key.endswith(each) for key in known)]
+
+        wait_for(lambda: not others(), timeout, every=0.1, what=lambda: f"no lock; there are {others()}")
         return self.remains()
