@@ -18,7 +18,7 @@ logger = logging.getLogger("django_jobdedup")
 dispatch_decided = Signal()
 #: A start was decided. Arguments: ``execution``, ``decision`` (a ``Start``), ``by``.
 execution_decided = Signal()
-#: A holder gave its seat back. Arguments: ``ending``.
+#: A holder gave its lock back at its end, not at a retry or where the lock is kept. Arguments: ``ending``.
 lock_released = Signal()
 #: A running holder learned that its lock is not its own any more. Arguments: ``id``, ``fingerprint``.
 lock_lost = Signal()
