@@ -53,7 +53,8 @@ def _warn(place: tuple[str, str]) -> None:
     _warned.add(place)
     logger.warning(
         "no worker with django_jobdedup has been seen on queue %r, so its jobs are not locked yet: "
-        "deploy and restart the workers first. JOBDEDUP_REQUIRE_WORKER = False locks without asking.",
+        "deploy and restart the workers first (a lock store that has lost its memory knows running workers "
+        "again within half a minute). JOBDEDUP_REQUIRE_WORKER = False locks without asking.",
         place[1],
         extra={"action": "unattended", "queue": place[1]},
     )

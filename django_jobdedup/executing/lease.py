@@ -1,7 +1,7 @@
 """The lease thread of the worker's main process.
 
 Renews the leases of what its pool runs, confirms messages that it has received, and frees the seats
-of terminated jobs once their process is really gone. A killed worker renews nothing: its keys are
+of revoked jobs, and of terminated ones once their process is really gone. A killed worker renews nothing: its keys are
 free after one lease. Threads run while a body keeps the main process busy (solo) as well.
 """
 
@@ -22,6 +22,7 @@ from django_jobdedup.executing.losing import look_into
 from django_jobdedup.executing.presence import presence
 from django_jobdedup.executing.processes import is_alive, is_gone
 from django_jobdedup.executing.reception import Delivery, delivery_of
+from django_jobdedup.executing.revoked import end_revoked
 from django_jobdedup.middleware import stack
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.results import Lost, Renewed, Unavailable
@@ -93,7 +94,8 @@ class LeaseKeeper:
             if not self.due_in():
                 self._last_round = time.monotonic()
                 _guarded("lease.renew", self.renew)
-                _guarded("lease.confirm", lambda: _confirm(waiting_deliveries()))
+                _guarded("lease.confirm", lambda: _confirm(_deliveries(waiting_requests())))
+                _guarded("lease.revoked", lambda: end_revoked(waiting_requests()))
                 _guarded("lease.presence", presence.refresh)
 
     def renew(self) -> None:
@@ -128,12 +130,12 @@ def running_deliveries() -> list[Delivery]:
     return _deliveries(request for request in _copied(state.active_requests) if not _is_lost(request))
 
 
-def waiting_deliveries() -> list[Delivery]:
-    """Return the received deliveries that wait in this process, for their eta or for the pool."""
+def waiting_requests() -> list[Any]:
+    """Return the received requests that wait in this process, for their eta or for the pool."""
     scheduled = getattr(state, "scheduled_requests", ())  # Celery 5.7
     active = set(_copied(state.active_requests))
     received = [*_copied(scheduled), *_copied(state.reserved_requests)]
-    return _deliveries(request for request in received if request not in active)
+    return [request for request in received if request not in active]
 
 
 def _is_lost(request: Any) -> bool:
@@ -161,17 +163,13 @@ def _renew(deliveries: list[Delivery]) -> None:
 
 
 def _note(delivery: Delivery, answer: object) -> None:
-    """Look into a lost lease if it is news.
-
-    Before the first renewal the pool may not have claimed yet; a single miss may be a body that ended
-    just now, before its result came back to this process.
-    """
+    """Look into a lost lease if it is news: before the first renewal the pool may not have claimed yet."""
     if isinstance(answer, Renewed):
         delivery.renewed_at, delivery.missed = time.monotonic(), False
     elif isinstance(answer, Lost):
-        if delivery.missed and delivery.renewed_at and not delivery.ending:
-            look_into(delivery)
         delivery.missed = True
+        if delivery.renewed_at and not delivery.ending:
+            look_into(delivery)
 
 
 def _confirm(deliveries: list[Delivery]) -> None:

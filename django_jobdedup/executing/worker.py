@@ -16,8 +16,8 @@ from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.lease import Dying, keeper
 from django_jobdedup.executing.presence import presence
 from django_jobdedup.executing.reception import Delivery, receive
-from django_jobdedup.executing.refusal import check_policies
 from django_jobdedup.executing.requests import remember, requests_of
+from django_jobdedup.executing.startup import check_startup
 from django_jobdedup.executing.wrapper import wrap_tasks
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.releasing import copies_live
@@ -56,10 +56,10 @@ def connect() -> None:
 def activate(app: Any) -> None:
     """Make this process a worker's main process: wrap the tasks, listen to what happens to them.
 
-    Raises SystemExit for a policy that cannot work: Celery's signals let nothing else through.
+    Raises SystemExit for settings or policies that cannot work: Celery's signals let nothing else through.
     """
     _main.is_here()
-    check_policies(app)
+    check_startup(app)
     wrap_tasks(app)
     connect()
     unread.install()
@@ -90,8 +90,11 @@ def on_revoked(sender: Any, request: Any, terminated: bool = False, expired: boo
         return
     reason = "terminated" if terminated else "expired" if expired else "revoked"
     ending = _ending(sender, header, request.get(NONCE) or "", reason)
+    found = _find(header.id, ending.nonce)
+    if found is not None and found[1].ending:
+        return  # told before, while the message waited here
     if terminated:
-        _when_gone(ending, _find(header.id, ending.nonce))
+        _when_gone(ending, found)
     else:
         stack.ended(ending)
 

@@ -35,8 +35,10 @@ def give_back(execution: Execution, claimed: Claimed | None) -> None:
         counted=execution.counted,
     )
     # A run without a running seat leaves its waiting one behind.
-    unseated = claimed is None and ending.how is How.RELEASE
-    _take(partial(_withdraw, ending) if unseated else partial(_finish, ending, protected=claimed is not None))
+    if claimed is None and ending.how is How.RELEASE:
+        return _take(partial(_withdraw, ending))
+    # Only now is a lost lock news: a finish that is made up later meets what came meanwhile.
+    _take(partial(_finish, ending, protected=claimed is not None), partial(_finish, ending, protected=False))
 
 
 def note_unstarted(error: BaseException) -> None:
@@ -58,11 +60,11 @@ def release_unseen(ending: Ending) -> None:
     _take(partial(_withdraw, ending))
 
 
-def _take(step: Step) -> None:
-    """Take a step now, or once the store answers again."""
+def _take(step: Step, made_up: Step | None = None) -> None:
+    """Take a step now, or once the store answers again (then as ``made_up``)."""
     try:
         if not step():
-            later.add(step)
+            later.add(made_up or step)
     except Exception as error:
         signals.report("releasing", error)
 

@@ -1,0 +1,56 @@
+"""A worker does not start with settings or policies that cannot work.
+
+It would fail every job that it takes, and leave their locks behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from django_jobdedup.conf import SETTINGS
+from django_jobdedup.exceptions import PolicyError
+from django_jobdedup.middleware.stack import middleware
+from django_jobdedup.policies.resolve import check_against, policy_of, refuse_unbuilt
+from django_jobdedup.policies.unique import Unique
+from django_jobdedup.stores.handler import stores
+
+
+def check_startup(app: Any) -> None:
+    """Refuse what cannot work, all in one message. Raises SystemExit."""
+    wrong = list(dict.fromkeys(_settings())) or list(dict.fromkeys(_tasks(app)))
+    if wrong:
+        lines = "\n  ".join(wrong)
+        raise SystemExit(f"django_jobdedup: this worker does not start:\n  {lines}")
+
+
+def _settings() -> Iterator[str]:
+    """The sentences of wrong settings, middleware and stores; with these no task can be judged."""
+    for setting in SETTINGS:
+        yield from _sentence(setting.value)
+    yield from _sentence(middleware)
+
+
+def _tasks(app: Any) -> Iterator[str]:
+    """The sentences of wrong policies, and of stores that they need."""
+    for name in sorted(app.tasks):
+        if not name.startswith("celery."):
+            yield from _sentence(partial(_check_task, name, app.tasks[name]))
+
+
+def _check_task(name: str, task: Any) -> None:
+    refuse_unbuilt(name, task, {})
+    policy = policy_of(name, getattr(task, "unique", None))
+    if isinstance(policy, Unique):
+        check_against(policy, task.run, name)
+        stores[policy.store]
+
+
+def _sentence(step: Callable[[], Any]) -> Iterator[str]:
+    try:
+        step()
+    except (PolicyError, ImproperlyConfigured) as error:
+        yield str(error)
