@@ -26,10 +26,14 @@ def look_into(delivery: Delivery) -> None:
     header = delivery.header
     store = stores[header.knobs.store]
     record = store.inspect(delivery.token.ref, header.id)
-    if isinstance(record, Unavailable) or (record is not None and _has_ended(record, delivery)):
+    if isinstance(record, Unavailable):
+        return
+    if record is not None and _has_ended(record, delivery):
+        delivery.renewed_at = 0.0
         return
     answer = _claim_again(store, delivery) if _is_forgotten(record, delivery) else None
     if isinstance(answer, Claimed):
+        delivery.renewed_at, delivery.missed = time.monotonic(), False
         logger.warning(
             "the store had forgotten lock %s of job %s, which runs: taken again",
             header.fingerprint[:12],
