@@ -14,7 +14,8 @@ class JobDedupConfig(AppConfig):
 
     def ready(self) -> None:
         """Do everything that the app does to a process; safe to run again."""
-        from django_jobdedup import checks, signals
+        from django_jobdedup import signals
+        from django_jobdedup.checks import register
         from django_jobdedup.dispatching import hook, promises
         from django_jobdedup.executing import activation
 
@@ -22,4 +23,4 @@ class JobDedupConfig(AppConfig):
         promises.connect()
         activation.connect()
         signals.connect_logging()
-        checks.register_checks()
+        register.register_checks()

@@ -1,7 +1,7 @@
 """Each setting: type, default, one line.
 
 Settings are flat, ``JOBDEDUP_<NAME>`` in the project's settings module, read at first use and kept
-until Django's ``setting_changed`` says otherwise, so ``override_settings`` works. ``checks.py`` reports
+until Django's ``setting_changed`` says otherwise, so ``override_settings`` works. ``checks`` reports
 wrong values; reading one raises the same sentence.
 """
 
@@ -49,6 +49,15 @@ def _one_of(*choices: str) -> Callable[[object], str]:
         return str(value)
 
     return read
+
+
+def _mode(value: object) -> str:
+    if value == "observe":
+        raise ValueError(
+            '"observe" is not built yet. Write "enforce", and begin with a few tasks: '
+            'JOBDEDUP_TASKS = {"*": {"unique": False}, "shop.tasks.report": {"unique": True}}'
+        )
+    return _one_of("enforce", "off")(value)
 
 
 def _between(low: int, high: int) -> Callable[[object], int]:
@@ -133,7 +142,7 @@ DEFAULT_MIDDLEWARE: Final = (
 )
 
 SETTINGS: Final[tuple[Setting, ...]] = (
-    Setting("MODE", "enforce", _one_of("enforce", "off"), '"enforce" or "off"',
+    Setting("MODE", "enforce", _mode, '"enforce" or "off"',
             "`off` takes our options out of every call and locks nothing."),
     Setting("STORES", {}, _mapping, "dict, in the form of `CACHES`",
             "Lock stores by alias; empty: a Redis store on the cache alias `jobdedup`, else `default`."),
@@ -159,6 +168,9 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("FINGERPRINT_SECRET", None, _secret, "text, bytes or None",
             "Secret of the HMAC, when key names must not be guessable from arguments."),
 )  # fmt: skip
+
+#: Settings of later versions: they do nothing yet.
+LATER: Final = ("EAGER", "HISTORY", "RETENTION", "SHOW_ARGUMENTS")
 
 BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 

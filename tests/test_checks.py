@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from importlib import import_module
-from inspect import getsource
+from pathlib import Path
 
 import pytest
 from celery import current_app
@@ -15,13 +15,18 @@ from django.core import checks as django_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
-from django_jobdedup import checks
-from django_jobdedup.conf import SETTINGS
+import django_jobdedup.checks
+from django_jobdedup.checks import middleware, register, stores
+from django_jobdedup.checks import settings as of_settings
+from django_jobdedup.checks.ids import OTHER_IDS, SETTING_IDS
+from django_jobdedup.checks.messages import TAG
+from django_jobdedup.conf import LATER, SETTINGS
 from django_jobdedup.middleware.base import Middleware
 from django_jobdedup.middleware.locking import LockingMiddleware
 from django_jobdedup.policies.unique import Unique
 
 REDIS = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
+DJANGOS = "django.core.cache.backends.redis.RedisCache"
 MEMORY = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 
 WRONG = {
@@ -64,16 +69,16 @@ def ids(found):
 
 
 def test_the_settings_of_the_tests_are_fine():
-    for check in checks.CHECKS:
+    for check in register.CHECKS:
         assert list(check(app_configs=None)) == []
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_a_wrong_value_is_reported_under_the_id_of_its_setting(settings, setting):
     setattr(settings, setting.full_name, WRONG[setting.name])
-    (found,) = checks.check_settings()
+    (found,) = of_settings.check_settings()
 
-    assert found.id == f"jobdedup.{checks.SETTING_IDS[setting.name]}"
+    assert found.id == f"jobdedup.{SETTING_IDS[setting.name]}"
     assert found.level == django_checks.ERROR
     assert setting.full_name in found.msg
     assert repr(setting.default) in found.hint
@@ -83,16 +88,42 @@ def test_all_wrong_values_are_reported_at_once(settings):
     for setting in SETTINGS:
         setattr(settings, setting.full_name, WRONG[setting.name])
 
-    assert ids(checks.check_settings()) == [f"jobdedup.{number}" for number in checks.SETTING_IDS.values()]
+    assert ids(of_settings.check_settings()) == [f"jobdedup.{number}" for number in SETTING_IDS.values()]
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_a_wrong_value_is_reported_by_one_check_only(settings, setting):
     setattr(settings, setting.full_name, WRONG[setting.name])
 
-    assert [message.id for check in checks.CHECKS for message in check()] == [
-        f"jobdedup.{checks.SETTING_IDS[setting.name]}"
+    assert [message.id for check in register.CHECKS for message in check()] == [
+        f"jobdedup.{SETTING_IDS[setting.name]}"
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("JOBDEDUP_NAMESPCE", "Did you mean JOBDEDUP_NAMESPACE?"),
+        ("JOBDEDUP_STORE", "Did you mean JOBDEDUP_STORES?"),
+        ("JOBDEDUP_COLOUR", "Known: JOBDEDUP_MODE, JOBDEDUP_STORES"),
+    ],
+)
+def test_a_setting_that_does_not_exist_is_warned_of(settings, name, hint):
+    setattr(settings, name, 1)
+    (found,) = of_settings.check_setting_names()
+
+    assert found.id == "jobdedup.W105"
+    assert found.msg == f"There is no setting {name}: it does nothing."
+    assert hint in found.hint
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_setting_of_a_later_version_is_said_to_be_one(settings, name):
+    setattr(settings, f"JOBDEDUP_{name}", True)
+    (found,) = of_settings.check_setting_names()
+
+    assert found.id == "jobdedup.W105"
+    assert f"JOBDEDUP_{name} is not built yet" in found.msg
 
 
 # JOBDEDUP_TASKS and JOBDEDUP_DEFAULTS
@@ -112,7 +143,7 @@ def test_a_wrong_value_is_reported_by_one_check_only(settings, setting):
 )
 def test_an_entry_of_tasks_that_is_no_policy_is_reported(settings, entry, part):
     settings.JOBDEDUP_TASKS = {"shop.*": entry, "fine.*": {"unique": True}}
-    (found,) = checks.check_task_settings()
+    (found,) = of_settings.check_task_settings()
 
     assert found.id == "jobdedup.E101"
     assert part in found.msg
@@ -134,7 +165,7 @@ def test_an_entry_of_tasks_that_is_no_policy_is_reported(settings, entry, part):
 def test_an_entry_may_hold_options_that_only_the_task_completes(settings, said):
     settings.JOBDEDUP_TASKS = {"shop.*": {"unique": said}}
 
-    assert checks.check_task_settings() == []
+    assert of_settings.check_task_settings() == []
 
 
 @pytest.mark.parametrize(
@@ -147,7 +178,7 @@ def test_an_entry_may_hold_options_that_only_the_task_completes(settings, said):
 )
 def test_a_default_that_is_no_option_is_reported(settings, defaults, part):
     settings.JOBDEDUP_DEFAULTS = defaults
-    (found,) = checks.check_default_options()
+    (found,) = of_settings.check_default_options()
 
     assert found.id == "jobdedup.E102"
     assert part in found.msg
@@ -156,7 +187,7 @@ def test_a_default_that_is_no_option_is_reported(settings, defaults, part):
 def test_defaults_that_are_options_are_fine(settings):
     settings.JOBDEDUP_DEFAULTS = {"ttl": 60, "on_conflict": "log"}
 
-    assert checks.check_default_options() == []
+    assert of_settings.check_default_options() == []
 
 
 # JOBDEDUP_SCOPE
@@ -165,7 +196,7 @@ def test_defaults_that_are_options_are_fine(settings):
 @pytest.mark.parametrize("scope", ["nowhere.tenant", "tenant", tenant_of, "django.VERSION"])
 def test_a_scope_that_cannot_be_called_without_arguments_is_reported(settings, scope):
     settings.JOBDEDUP_SCOPE = scope
-    (found,) = checks.check_scope()
+    (found,) = of_settings.check_scope()
 
     assert found.id == "jobdedup.E106"
     assert repr(scope) in found.msg
@@ -177,7 +208,7 @@ def test_a_scope_that_can_be_called_is_fine(settings, scope):
     """``dict`` does not tell its signature: then it is given the benefit of the doubt."""
     settings.JOBDEDUP_SCOPE = scope
 
-    assert checks.check_scope() == []
+    assert of_settings.check_scope() == []
 
 
 # JOBDEDUP_MIDDLEWARE
@@ -186,7 +217,7 @@ def test_a_scope_that_can_be_called_is_fine(settings, scope):
 @pytest.mark.parametrize("path", ["nowhere.Middleware", "django_jobdedup.middleware.nothing", "Middleware"])
 def test_a_middleware_that_cannot_be_imported_is_reported(settings, path):
     settings.JOBDEDUP_MIDDLEWARE = [path]
-    (found,) = checks.check_middleware()
+    (found,) = middleware.check_middleware()
 
     assert found.id == "jobdedup.E105"
     assert f"cannot import '{path}'" in found.msg
@@ -195,7 +226,7 @@ def test_a_middleware_that_cannot_be_imported_is_reported(settings, path):
 @pytest.mark.parametrize("path", ["builtins.dict", f"{__name__}.tenant"])
 def test_a_path_that_is_no_middleware_is_reported(settings, path):
     settings.JOBDEDUP_MIDDLEWARE = [path]
-    (found,) = checks.check_middleware()
+    (found,) = middleware.check_middleware()
 
     assert found.id == "jobdedup.E105"
     assert f"'{path}' is no middleware" in found.msg
@@ -205,7 +236,7 @@ def test_a_path_that_is_no_middleware_is_reported(settings, path):
 @pytest.mark.parametrize("paths", [[], [f"{__name__}.Own"]])
 def test_middleware_that_locks_nothing_is_warned_of(settings, paths):
     settings.JOBDEDUP_MIDDLEWARE = paths
-    (found,) = checks.check_middleware()
+    (found,) = middleware.check_middleware()
 
     assert found.id == "jobdedup.W101"
     assert "nothing is locked" in found.msg
@@ -215,7 +246,7 @@ def test_middleware_that_locks_nothing_is_warned_of(settings, paths):
 def test_a_locking_middleware_of_ones_own_locks(settings):
     settings.JOBDEDUP_MIDDLEWARE = [f"{__name__}.Own", f"{__name__}.Locking"]
 
-    assert checks.check_middleware() == []
+    assert middleware.check_middleware() == []
 
 
 # Stores
@@ -224,23 +255,33 @@ def test_a_locking_middleware_of_ones_own_locks(settings):
 def test_locks_on_a_cache_of_their_own_are_fine(settings):
     settings.CACHES = {"default": MEMORY, "jobdedup": REDIS}
 
-    assert checks.check_stores() == []
+    assert stores.check_stores() == []
 
 
 @pytest.mark.parametrize("others", [{}, {"jobdedup": MEMORY}])
 def test_locks_on_the_default_cache_are_warned_of(settings, others):
     settings.CACHES = {"default": REDIS, **others}
-    (found,) = checks.check_stores()
+    (found,) = stores.check_stores()
 
     assert found.id == "jobdedup.W102"
     assert "clear() frees them, its eviction forgets them" in found.msg
     assert "'jobdedup': {'BACKEND': 'django_redis.cache.RedisCache'" in found.hint
 
 
+@pytest.mark.parametrize("others", [{}, {"default": REDIS}])
+def test_an_alias_of_ours_with_another_backend_is_named(settings, others):
+    settings.CACHES = {"jobdedup": {"BACKEND": DJANGOS, "LOCATION": "redis://127.0.0.1:1/0"}, **others}
+    (found,) = stores.check_stores()
+
+    assert found.id == ("jobdedup.W102" if others else "jobdedup.E107")
+    assert f"The cache alias \"jobdedup\" cannot keep locks: its BACKEND is '{DJANGOS}'" in found.msg
+    assert "'jobdedup': {'BACKEND': 'django_redis.cache.RedisCache'" in found.hint
+
+
 @pytest.mark.parametrize("backend", [MEMORY, {"BACKEND": "nowhere.Cache"}])
 def test_no_redis_at_all_is_an_error(settings, backend):
     settings.CACHES = {"default": backend}
-    (found,) = checks.check_stores()
+    (found,) = stores.check_stores()
 
     assert found.id == "jobdedup.E107"
     assert "'jobdedup': {'BACKEND': 'django_redis.cache.RedisCache'" in found.hint
@@ -251,10 +292,23 @@ def test_no_redis_at_all_is_an_error(settings, backend):
 )
 def test_an_alias_that_is_no_store_is_reported(settings, entry):
     settings.JOBDEDUP_STORES = {"locks": entry}
-    (found,) = checks.check_stores()
+    (found,) = stores.check_stores()
 
     assert found.id == "jobdedup.E108"
     assert "JOBDEDUP_STORES['locks']" in found.msg
+
+
+@pytest.mark.parametrize("location", ["redis://127.0.0.1:6379/1", "nowhere", "", "plain"])
+def test_a_location_that_django_redis_does_not_serve_is_reported(settings, location):
+    settings.CACHES = {"default": REDIS, "plain": {"BACKEND": DJANGOS, "LOCATION": "redis://127.0.0.1:1/0"}}
+    settings.JOBDEDUP_STORES = {
+        "locks": {"BACKEND": "django_jobdedup.stores.redis.store.RedisStore", "LOCATION": location}
+    }
+    (found,) = stores.check_stores()
+
+    assert found.id == "jobdedup.E108"
+    assert "JOBDEDUP_STORES['locks'][\"LOCATION\"] is " in found.msg
+    assert repr(location) in found.msg
 
 
 @pytest.mark.parametrize(("debug", "expected"), [(True, []), (False, ["jobdedup.W103"])])
@@ -262,7 +316,7 @@ def test_the_memory_store_without_debug_is_warned_of(settings, debug, expected):
     settings.DEBUG = debug
     settings.JOBDEDUP_STORES = {"default": {"BACKEND": "django_jobdedup.stores.memory.MemoryStore"}}
 
-    assert ids(checks.check_stores()) == expected
+    assert ids(stores.check_stores()) == expected
 
 
 # Tasks
@@ -340,6 +394,52 @@ def test_a_task_under_wrong_settings_is_left_to_the_check_of_the_settings(declar
     assert "E103" not in said
 
 
+@pytest.mark.parametrize("defaults", [{"lock_name": "all"}, {"tl": 3}, {"ttl": "an hour", "lease": 3}])
+def test_a_wrong_default_is_reported_once_and_not_for_each_task(declared, capsys, settings, defaults):
+    declared(unique=True)
+    settings.JOBDEDUP_DEFAULTS = defaults
+    said = check_command(capsys)
+
+    assert said.count("(jobdedup.E102)") == 1
+    assert "E103" not in said
+
+
+def test_the_other_defaults_still_count_beside_a_wrong_one(declared, capsys, settings):
+    declared(unique={"lock": "until_expired"})
+    settings.JOBDEDUP_DEFAULTS = {"ttl": 60, "tl": 3}
+    said = check_command(capsys)
+
+    assert "(jobdedup.E102)" in said
+    assert "E103" not in said
+
+
+def test_a_wrong_entry_of_tasks_is_reported_once_and_not_for_each_task(declared, capsys, settings):
+    declared(unique={"ttl": "an hour"})
+    settings.JOBDEDUP_TASKS = {"tests.*": {"unique": {"tl": 3}}}
+    said = check_command(capsys)
+
+    assert said.count("Unique has no option 'tl'") == 1
+    assert "E103" not in said
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("tests.declred", "Did you mean 'tests.declared'? If it is"),
+        ("legacy.*", "If it is for a task of other workers"),
+        ("celery.*", "If it is for a task of other workers"),
+    ],
+)
+def test_a_key_of_tasks_that_matches_no_task_is_warned_of(declared, capsys, settings, key, hint):
+    declared()
+    settings.JOBDEDUP_TASKS = {key: {"unique": True}, "tests.decl*": {"unique": True}, "tests.declared": {}}
+    said = check_command(capsys)
+
+    assert said.count("(jobdedup.W106)") == 1
+    assert f"JOBDEDUP_TASKS['{key}'] matches no task." in said
+    assert hint in said
+
+
 def test_a_task_module_that_cannot_be_imported_is_reported(capsys):
     def discover(**_):
         import_module("tests.no_such_module")
@@ -397,27 +497,28 @@ def test_a_project_without_a_celery_app_is_warned():
 
 
 def test_every_setting_has_an_id_of_its_own():
-    assert list(checks.SETTING_IDS) == [setting.name for setting in SETTINGS]
-    numbers = [*checks.SETTING_IDS.values(), *checks.OTHER_IDS]
+    assert list(SETTING_IDS) == [setting.name for setting in SETTINGS]
+    numbers = [*SETTING_IDS.values(), *OTHER_IDS]
     assert len(set(numbers)) == len(numbers)
 
 
-def test_every_id_in_the_code_is_listed_and_every_listed_one_is_used():
-    used = re.findall(r'_(?:error|warning)\(\s*"([EW]\d{3})"', getsource(checks))
+SOURCE = "".join(path.read_text() for path in Path(django_jobdedup.checks.__path__[0]).glob("*.py"))
 
-    assert set(used) == set(checks.OTHER_IDS)
+
+def test_every_id_in_the_code_is_listed_and_every_listed_one_is_used():
+    used = re.findall(r'\b(?:error|warning)\(\s*"([EW]\d{3})"', SOURCE)
+
+    assert set(used) == set(OTHER_IDS)
 
 
 def test_an_id_says_by_its_letter_whether_it_is_an_error():
-    source = getsource(checks)
-
-    assert all(number[0] == "E" for number in re.findall(r'_error\(\s*"(\w+)"', source))
-    assert all(number[0] == "W" for number in re.findall(r'_warning\(\s*"(\w+)"', source))
+    assert all(number[0] == "E" for number in re.findall(r'\berror\(\s*"(\w+)"', SOURCE))
+    assert all(number[0] == "W" for number in re.findall(r'\bwarning\(\s*"(\w+)"', SOURCE))
 
 
 def test_every_check_is_registered_under_the_tag():
-    checks.register_checks()
-    registered = [each for each in django_checks.registry.registry.get_checks() if checks.TAG in each.tags]
+    register.register_checks()
+    registered = [each for each in django_checks.registry.registry.get_checks() if TAG in each.tags]
 
-    assert set(registered) == set(checks.CHECKS)
-    assert len(registered) == len(checks.CHECKS)
+    assert set(registered) == set(register.CHECKS)
+    assert len(registered) == len(register.CHECKS)

@@ -35,7 +35,8 @@ def test_a_setting_that_does_not_exist_is_an_attribute_error():
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(1, 1.0), (0.25, 0.25), (timedelta(minutes=2), 120.0), (timedelta(days=3650), 315_360_000.0)]
+    ("value", "expected"),
+    [(1, 1.0), (0.25, 0.25), (timedelta(minutes=2), 120.0), (timedelta(days=3650), 315_360_000.0)],
 )
 def test_a_duration_is_a_number_of_seconds_or_a_timedelta(value, expected):
     found = seconds(value)
@@ -54,6 +55,11 @@ def test_what_is_no_duration_is_refused(wrong):
 
 REFUSED = [
     ("MODE", "on", "needs one of 'enforce', 'off', not 'on'"),
+    (
+        "MODE",
+        "observe",
+        '"observe" is not built yet. Write "enforce", and begin with a few tasks: JOBDEDUP_TASKS',
+    ),
     ("MODE", None, "needs one of 'enforce', 'off', not None"),
     ("STORES", [], "needs a dict with text keys, not []"),
     ("STORES", {1: {}}, "needs a dict with text keys"),

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from django_jobdedup import checks, exceptions, signals
+from django_jobdedup import exceptions, signals
+from django_jobdedup.checks.ids import OTHER_IDS, SETTING_IDS
 from django_jobdedup.conf import SETTINGS
 from django_jobdedup.exceptions import JobDedupError, PolicyError
 from django_jobdedup.lock_types.registry import LOCK_TYPES
@@ -49,7 +50,7 @@ def test_the_page_of_settings_lists_every_setting_with_kind_default_check_and_li
             f"`{setting.full_name}`",
             setting.kind,
             "two, see below" if setting.name == "MIDDLEWARE" else f"`{setting.default!r}`",
-            f"`jobdedup.{checks.SETTING_IDS[setting.name]}`",
+            f"`jobdedup.{SETTING_IDS[setting.name]}`",
             setting.line,
         ]
         for setting in SETTINGS
@@ -68,11 +69,8 @@ def test_the_page_of_settings_shows_the_default_middleware():
 
 def test_the_page_of_checks_lists_every_id():
     assert table("checks.md", "id") == [
-        *(
-            [f"`jobdedup.{n}`", f"`JOBDEDUP_{name}` has a wrong value."]
-            for name, n in checks.SETTING_IDS.items()
-        ),
-        *([f"`jobdedup.{n}`", line] for n, line in checks.OTHER_IDS.items()),
+        *([f"`jobdedup.{n}`", f"`JOBDEDUP_{name}` has a wrong value."] for name, n in SETTING_IDS.items()),
+        *([f"`jobdedup.{n}`", line] for n, line in OTHER_IDS.items()),
     ]
 
 

@@ -9,18 +9,17 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from django_jobdedup.conf import conf
 from django_jobdedup.stores.base import Store
+from django_jobdedup.stores.redis.cache_alias import backend_of, is_redis
 
 logger = logging.getLogger("django_jobdedup")
 
 REDIS_STORE: Final = "django_jobdedup.stores.redis.store.RedisStore"
-REDIS_CACHE: Final = "django_redis.cache.RedisCache"
 
 NO_STORE: Final = (
     "django_jobdedup has no lock store. Add a Redis cache alias for it:\n\n"
@@ -89,14 +88,25 @@ class StoreHandler:
         return conf.STORES or {"default": {"BACKEND": REDIS_STORE, "LOCATION": self._cache_alias()}}
 
     def _cache_alias(self) -> str:
-        if _is_redis("jobdedup"):
+        if is_redis("jobdedup"):
             return "jobdedup"
-        if not _is_redis("default"):
-            raise ImproperlyConfigured(NO_STORE)
+        if not is_redis("default"):
+            raise ImproperlyConfigured(unfit_alias() + NO_STORE)
         if not self._warned:
             self._warned = True
-            logger.warning(SHARED_CACHE)
+            logger.warning(unfit_alias() + SHARED_CACHE)
         return "default"
+
+
+def unfit_alias() -> str:
+    """Return a sentence about a cache alias ``jobdedup`` that django-redis does not serve, else nothing."""
+    backend = backend_of("jobdedup")
+    if not backend or is_redis("jobdedup"):
+        return ""
+    return (
+        f'The cache alias "jobdedup" cannot keep locks: its BACKEND is {backend!r}, and they need '
+        "'django_redis.cache.RedisCache'. "
+    )
 
 
 KNOWN: Final = ("BACKEND", "LOCATION", "OPTIONS")
@@ -120,16 +130,6 @@ def _backend(alias: str, options: Mapping[str, Any]) -> Any:
         raise ImproperlyConfigured(
             f"JOBDEDUP_STORES[{alias!r}]: BACKEND {options['BACKEND']!r} cannot be imported: {error}"
         ) from error
-
-
-def _is_redis(alias: str) -> bool:
-    """Say whether a cache alias is one of django-redis, subclasses included."""
-    backend = settings.CACHES.get(alias, {}).get("BACKEND", "")
-    try:
-        found, redis_cache = import_string(backend), import_string(REDIS_CACHE)
-    except ImportError:
-        return False
-    return isinstance(found, type) and issubclass(found, redis_cache)
 
 
 #: The stores of this process.

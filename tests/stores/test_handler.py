@@ -18,6 +18,15 @@ LOCAL = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 MEMORY = {"BACKEND": "django_jobdedup.stores.memory.MemoryStore"}
 
 
+DJANGOS = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
+REDIS_STORE = "django_jobdedup.stores.redis.store.RedisStore"
+NO_ALIAS = (
+    r"^JOBDEDUP_STORES\['default'\]\[\"LOCATION\"\] is 'redis://h:1/0', which is no cache alias\. "
+    r"Write an alias of CACHES that django-redis serves \('default', 'jobdedup'\), "
+    r"or add one: \"jobdedup\": \{"
+)
+
+
 class OwnCache(RedisCache):
     """A project's own subclass."""
 
@@ -92,12 +101,36 @@ def test_a_store_is_made_once_from_its_backend_location_and_options(settings: An
         ({"default": {"BACKEND": "no.such.Store"}}, "'no.such.Store' cannot be imported"),
         ({"default": {"BACKEND": "collections.ChainMap"}}, "is not a django_jobdedup.stores.base.Store"),
         ({"default": {**MEMORY, "LOCATION": "x"}}, "the memory store takes no LOCATION and no OPTIONS"),
+        ({"default": {"BACKEND": REDIS_STORE, "LOCATION": "redis://h:1/0"}}, NO_ALIAS),
+        ({"default": {"BACKEND": REDIS_STORE}}, "is '', which is no cache alias. Write an alias of CACHES"),
+        ({"default": {"BACKEND": REDIS_STORE, "LOCATION": ["jobdedup"]}}, "which is no cache alias"),
         ({"other": MEMORY}, "There is no lock store 'default': .* use one of 'other'"),
     ],
 )
 def test_what_cannot_work_is_refused_in_words(settings: Any, configured: Any, sentence: str) -> None:
     settings.JOBDEDUP_STORES = configured
     with pytest.raises(ImproperlyConfigured, match=sentence):
+        StoreHandler()["default"]
+
+
+def test_a_location_that_another_backend_serves_is_refused_with_both_names(settings: Any) -> None:
+    settings.CACHES = {"default": LOCAL, "plain": DJANGOS}
+    settings.JOBDEDUP_STORES = {"default": {"BACKEND": REDIS_STORE, "LOCATION": "plain"}}
+    with pytest.raises(
+        ImproperlyConfigured,
+        match=r"is the cache alias 'plain', whose BACKEND is '"
+        r"django\.core\.cache\.backends\.redis\.RedisCache'; "
+        r'.*Write in CACHES: "plain": \{"BACKEND": "django_redis\.cache\.RedisCache"',
+    ):
+        StoreHandler()["default"]
+
+
+def test_without_a_redis_the_backend_that_was_found_is_named(settings: Any) -> None:
+    settings.JOBDEDUP_STORES = {}
+    settings.CACHES = {"default": LOCAL, "jobdedup": DJANGOS}
+    with pytest.raises(
+        ImproperlyConfigured, match=r"its BACKEND is 'django\.core\.cache\.backends\.redis\.R.*Add"
+    ):
         StoreHandler()["default"]
 
 

@@ -14,6 +14,7 @@ from django_jobdedup.stores.breaker import Breaker
 from django_jobdedup.stores.clock import milliseconds
 from django_jobdedup.stores.record import Holder, Record, Ref
 from django_jobdedup.stores.redis import codec
+from django_jobdedup.stores.redis.cache_alias import check_location
 from django_jobdedup.stores.redis.client import Client
 from django_jobdedup.stores.redis.keys import keys_of
 from django_jobdedup.stores.redis.line import Line, batches
@@ -28,6 +29,7 @@ class RedisStore(Store):
     """Locks in the Redis behind the django-redis cache alias ``location``.
 
     Options: ``pause`` and ``max_pause``, the seconds for which a store that failed is left alone.
+    Raises ImproperlyConfigured for other options, and for a location that django-redis does not serve.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class RedisStore(Store):
                 f"JOBDEDUP_STORES[{alias!r}]: unknown options {', '.join(sorted(unknown))}; "
                 f"the Redis store knows {', '.join(OPTIONS)}."
             )
+        check_location(alias, location)
         self.alias = alias
         self.shards = conf.SHARDS
         self.keys = keys_of(conf.NAMESPACE)

@@ -1,0 +1,49 @@
+"""The check of the lock stores. It connects to nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from django_jobdedup.checks.messages import Found, error, readable, warning
+from django_jobdedup.stores.handler import stores, unfit_alias
+from django_jobdedup.stores.redis.cache_alias import is_redis
+
+HINT: Final = (
+    "Write in CACHES: 'jobdedup': {'BACKEND': 'django_redis.cache.RedisCache', 'LOCATION': 'redis://...'}, "
+    "a database that no cache.clear() flushes and no eviction policy empties; or set JOBDEDUP_STORES."
+)
+
+
+def check_stores(**_: Any) -> Found:
+    """Report stores that cannot be used, and those that forget locks."""
+    aliases = readable("STORES")
+    if not aliases:
+        return _check_cache()
+    return [message for alias in aliases for message in _check_store(alias)]
+
+
+def _check_cache() -> Found:
+    if is_redis("jobdedup"):
+        return []
+    unfit = unfit_alias()
+    if is_redis("default"):
+        message = "The locks share the 'default' cache: its clear() frees them, its eviction forgets them."
+        return [warning("W102", unfit + message, HINT)]
+    message = "There is no Redis for the locks: no cache alias is served by django-redis."
+    return [error("E107", unfit or message, HINT)]
+
+
+def _check_store(alias: str) -> Found:
+    from django_jobdedup.stores.memory import MemoryStore
+
+    try:
+        store = stores[alias]
+    except ImproperlyConfigured as wrong:
+        return [error("E108", str(wrong))]
+    if isinstance(store, MemoryStore) and not settings.DEBUG:
+        message = f"JOBDEDUP_STORES[{alias!r}] is the memory store, which other processes do not see."
+        return [warning("W103", message, "Use it in tests only; write a Redis store for everything else.")]
+    return []
