@@ -48,9 +48,24 @@ def identify(
 ) -> Identity | None:
     """Return the identity of a call; None if only a process that knows the task can tell.
 
-    ``task_object`` is the task where this process knows it, else None. Raises FingerprintError for
-    an argument without a canonical form, and the call's own TypeError if the arguments do not fit.
+    ``task_object`` is the task where this process knows it, else None. Raises FingerprintError, which
+    names the task, for an argument or a scope without a canonical form and for a key that names no
+    argument, and the call's own TypeError if the arguments do not fit.
     """
+    try:
+        return _identify(policy, task, task_object, args, kwargs, queue)
+    except FingerprintError as error:
+        raise FingerprintError(f"{task}: {error}", argument=error.argument) from None
+
+
+def _identify(
+    policy: Unique,
+    task: str,
+    task_object: Any,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    queue: str,
+) -> Identity | None:
     function = None if task_object is None else task_object.run
     if function is None and policy.key is None:
         return None

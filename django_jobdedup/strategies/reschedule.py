@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, Final
 
 from django_jobdedup.conf import Duration, seconds
@@ -18,7 +18,7 @@ JITTER: Final = 0.2
 _DOUBLINGS: Final = 62
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Reschedule(Strategy):
     """Run the newcomer later.
 
@@ -46,6 +46,16 @@ class Reschedule(Strategy):
                 "then a job is put off until it can run."
             )
         object.__setattr__(self, "times", None)
+
+    def __repr__(self) -> str:
+        """Return what to write to get this one: what differs from the default."""
+        options = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        said = [
+            f"{name}={repr(value).removesuffix('.0')}"
+            for name, (value, default) in options.items()
+            if value != default
+        ]
+        return f"Reschedule({', '.join(said)})"
 
     def decide(self, conflict: Conflict) -> Decision:
         """Put off."""

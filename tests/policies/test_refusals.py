@@ -210,7 +210,7 @@ def test_one_reschedule_for_a_lock_with_two_sides_is_ambiguous():
     message = refusal("until_and_while_executing", on_conflict=Reschedule(9))
 
     assert "Say for which side this is" in message
-    assert 'on_conflict={"execution": Reschedule(after=9.0' in message
+    assert 'on_conflict={"execution": Reschedule(after=9)}' in message
 
 
 def test_a_side_that_does_not_exist_is_refused():

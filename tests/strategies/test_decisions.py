@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from django_jobdedup.conf import LONGEST
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.outcomes import PutOff, Refuse, Suppress
 from django_jobdedup.strategies.base import Conflict
-from django_jobdedup.conf import LONGEST
 from django_jobdedup.strategies.log import Log
 from django_jobdedup.strategies.raise_ import Raise
 from django_jobdedup.strategies.reschedule import Reschedule
@@ -115,3 +115,20 @@ def test_a_first_delay_above_the_longest_is_refused():
 def test_a_bounded_number_of_put_offs_is_not_built_yet():
     with pytest.raises(PolicyError, match=r"Reschedule\(times=3\) is not built yet; leave times out"):
         Reschedule(times=3)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "written"),
+    [
+        (Reschedule(), "Reschedule()"),
+        (Reschedule(60), "Reschedule(after=60)"),
+        (Reschedule(up_to=90), "Reschedule(up_to=90)"),
+        (Reschedule(0.5, timedelta(days=7)), "Reschedule(after=0.5, up_to=604800)"),
+        (Reschedule(1 / 3), "Reschedule(after=0.3333333333333333)"),
+        (Reschedule(5, 12345678), "Reschedule(up_to=12345678)"),
+    ],
+)
+def test_reschedule_is_shown_as_it_is_written(strategy, written):
+    """In an error that suggests one: without what is not built, and exactly."""
+    assert repr(strategy) == written
+    assert eval(written) == strategy
