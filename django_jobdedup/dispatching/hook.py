@@ -25,7 +25,7 @@ from django_jobdedup.dispatching.promises import is_by_celery, is_promised
 from django_jobdedup.dispatching.result import marked, unmarked
 from django_jobdedup.dispatching.routes import queue_of
 from django_jobdedup.dispatching.transactions import warn_if_open
-from django_jobdedup.middleware import stack
+from django_jobdedup.middleware import mistake, stack
 from django_jobdedup.middleware.base import Dispatch, Seat
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.policies.resolve import UNSET, Policy, policy_of, refuse_unbuilt
@@ -134,7 +134,7 @@ def _call_or_none(
     except Exception as error:
         if not is_by_celery(app, options):
             raise
-        signals.report("hook.call", error)
+        mistake.report("hook.call", name, error)
         return None
 
 

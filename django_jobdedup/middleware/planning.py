@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from django_jobdedup import signals
 from django_jobdedup.call import HEADER, NONCE, Call, Header
 from django_jobdedup.conf import conf
+from django_jobdedup.middleware import mistake
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.policies.identity import identify
 from django_jobdedup.policies.resolve import BYPASS
@@ -46,7 +46,7 @@ def plan(call: Call) -> Plan:
     except Exception as error:
         if not call.by_celery:
             raise
-        signals.report("planning", error)
+        mistake.report("planning", call.task, error)
         return Plan(call, Outcome.UNPROTECTED)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from django_jobdedup import signals
 from django_jobdedup.call import Call, Header
 from django_jobdedup.exceptions import StoreUnavailable
+from django_jobdedup.middleware import mistake
 from django_jobdedup.middleware.base import Seat
 from django_jobdedup.middleware.planning import Plan, with_header
 from django_jobdedup.middleware.refusing import refuse
@@ -36,7 +36,7 @@ def _reserve_one(item: Plan) -> Verdict:
     try:
         answer = stores[item.header.knobs.store].acquire(item.request)
     except Exception as error:  # a store that is not configured; one that does not answer raises nothing
-        answer = _unusable(error, item.call.by_celery)
+        answer = _unusable(error, [item.call])
     return _decide(item, answer)
 
 
@@ -51,17 +51,16 @@ def _ask(plans: Sequence[Plan]) -> dict[int, AcquireResult]:
         try:
             results = stores[alias].acquire_many([request for _, request in asked])
         except Exception as error:
-            by_celery = all(plans[place].call.by_celery for place, _ in asked)
-            results = [_unusable(error, by_celery)] * len(asked)
+            results = [_unusable(error, [plans[place].call for place, _ in asked])] * len(asked)
         answers.update(zip((place for place, _ in asked), results, strict=True))
     return answers
 
 
-def _unusable(error: Exception, by_celery: bool) -> Unavailable:
+def _unusable(error: Exception, calls: Sequence[Call]) -> Unavailable:
     """Raise what a store raised, but not to a publish that Celery makes itself."""
-    if not by_celery:
+    if not all(call.by_celery for call in calls):
         raise error
-    signals.report("reserving", error)
+    mistake.report("reserving", calls[0].task, error)
     return Unavailable(repr(error))
 
 

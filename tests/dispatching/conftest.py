@@ -12,6 +12,7 @@ import pytest
 from django_jobdedup import signals
 from django_jobdedup.dispatching import presence, transactions
 from django_jobdedup.dispatching.confirm import confirmer
+from django_jobdedup.middleware import mistake
 from testproject.celery import app as celery_app
 from testproject.embedded_redis import EmbeddedRedis, GivenRedis
 from tests.rig.environment import Environment, new_namespace
@@ -61,6 +62,7 @@ def fresh_memory() -> Iterator[None]:
     """Forget which queues are attended and which warnings were given, and confirm what was dispatched."""
     presence.forget()
     transactions._warned.clear()
+    mistake.forget()
     yield
     confirmer.flush()
     presence.forget()
