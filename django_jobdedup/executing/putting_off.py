@@ -6,6 +6,7 @@ without counting in a chord.
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 from typing import Any, Final, Never
@@ -15,6 +16,8 @@ from celery.exceptions import Ignore, Reject
 from django_jobdedup.call import HEADER, NONCE, Execution, untouched
 from django_jobdedup.executing.broker import longest_sleep
 from django_jobdedup.middleware.base import NotStarted
+
+logger = logging.getLogger("django_jobdedup")
 
 #: Shortest sleep: a put-off must not spin, seconds.
 SHORTEST: Final = 0.1
@@ -34,7 +37,21 @@ def put_off(task: Any, execution: Execution, stop: NotStarted) -> Never:
         request, retries=request.retries, countdown=after, headers=headers
     )
     _publish(signature, late=bool(task.acks_late))
+    _log(execution, stop.by, after)
     raise Ignore("put off")
+
+
+def _log(execution: Execution, by: str, after: float) -> None:
+    """Say it at INFO: a strategy chose it, so it is no news, but the answer to "why does it not run?"."""
+    behind = " behind another delivery of itself" if by == execution.id else f" behind job {by}" if by else ""
+    logger.info(
+        "%s[%s] is put off%s, again in %.3g s",
+        execution.task,
+        execution.id,
+        behind,
+        after,
+        extra={"action": "put_off", "task": execution.task, "task_id": execution.id, "holder_id": by},
+    )
 
 
 def _publish(signature: Any, *, late: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -9,6 +11,8 @@ from typing import Any
 import pytest
 from kombu.exceptions import OperationalError
 
+from django_jobdedup.call import Execution, Header
+from django_jobdedup.executing import putting_off
 from django_jobdedup.executing.broker import longest_sleep, visibility_timeout
 from testproject.celery import app
 from tests.rig.environment import Environment, new_namespace
@@ -126,3 +130,36 @@ def test_a_retry_that_cannot_be_published_frees_the_key(scene: Scene, task: Any)
     scene.lock_keys.wait_until_empty(5)
     assert task.delay(key).get(timeout=10) == key
     assert len(scene.journal.runs(task_id=first.id)) == 1
+
+
+@pytest.mark.worker
+def test_a_put_off_is_logged_with_whom_it_waits_for_and_how_long(scene: Scene) -> None:
+    """Otherwise nothing tells a reader of the log why a job that was received does not run."""
+    key = new_key()
+    holder = tasks.mutex.delay(key, 1.0)
+    scene.journal.wait_for_runs(1, key)
+    second = tasks.mutex.delay(key)
+    assert second.get(timeout=15) == key
+    said = [line for line in scene.worker.log.splitlines() if f"{second.id}] is put off" in line]
+    assert said
+    name = re.escape(tasks.mutex.name)
+    line = rf"INFO.* {name}\[{second.id}\] is put off behind job {holder.id}, again in [\d.]+ s$"
+    assert [each for each in said if not re.search(line, each)] == []
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        ("other", "is put off behind job other, again in 5 s"),
+        ("me", "is put off behind another delivery of itself, again in 5 s"),
+        ("", "is put off, again in 5 s"),
+    ],
+)
+def test_the_line_of_a_put_off_fits_what_is_in_the_way(
+    caplog: pytest.LogCaptureFixture, by: str, words: str
+) -> None:
+    with caplog.at_level(logging.INFO, "django_jobdedup"):
+        putting_off._log(Execution("shop.report", "me", Header("me"), "nonce"), by, 5.0)
+    (record,) = caplog.records
+    assert record.getMessage() == f"shop.report[me] {words}"
+    assert (record.action, record.task_id, record.holder_id) == ("put_off", "me", by)  # type: ignore[attr-defined]
