@@ -1,31 +1,48 @@
-"""The tasks that are timed: one body, without and with a policy."""
+"""The tasks that are timed: one body, without and with a policy, on an app with and one without results."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from typing import Any
 
 from celery import Celery
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
 
-app = Celery("benchmarks")
-app.config_from_object("django.conf:settings", namespace="CELERY")
-app.conf.update(result_backend=None, task_ignore_result=True, worker_prefetch_multiplier=64)
+
+@dataclass(frozen=True)
+class Tasks:
+    """The timed tasks of one app."""
+
+    app: Celery
+    plain: Any
+    unique: Any
+    mutex: Any
 
 
-@app.task
-def plain(tenant_id: int, period: str = "2026-08") -> None:
-    """Do nothing, without a policy."""
+def tasks_of(name: str, **options: Any) -> Tasks:
+    """Make an app with the project's settings and the options, and its tasks."""
+    app = Celery(name, set_as_current=False)
+    app.config_from_object("django.conf:settings", namespace="CELERY")
+    app.conf.update(worker_prefetch_multiplier=64, **options)
+
+    def body(tenant_id: int, period: str = "2026-08") -> None:
+        """Do nothing."""
+
+    return Tasks(
+        app,
+        app.task(body, name=f"{name}.plain"),
+        app.task(body, name=f"{name}.unique", unique=True),
+        app.task(body, name=f"{name}.mutex", unique={"lock": "while_executing"}),
+    )
 
 
-@app.task(unique=True)
-def unique(tenant_id: int, period: str = "2026-08") -> None:
-    """Do nothing, under the default policy."""
-
-
-@app.task(unique={"lock": "while_executing"})
-def mutex(tenant_id: int, period: str = "2026-08") -> None:
-    """Do nothing, one at a time."""
+#: As the project is configured, with its result backend.
+usual = tasks_of("benchmarks")
+#: Without a result backend.
+bare = tasks_of("benchmarks.bare", result_backend=None, task_ignore_result=True)
+app = usual.app
 
 
 @app.task
