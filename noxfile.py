@@ -52,6 +52,7 @@ def typing(session: nox.Session) -> None:
     """Check types, strictly."""
     groups(session, "typing")
     session.run("mypy")
+    session.run("mypy", "tests/typing/api.py")
 
 
 @nox.session(python="3.11")

@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import kombu
 import pytest
 import redis
+from celery import chain, group
 from django.apps import apps
 from django.test import RequestFactory, override_settings
+from django_redis import get_redis_connection
+from kombu.transport.redis import Channel
 
 from django_jobdedup import Reschedule, Unique, outcome_of, signals
 from django_jobdedup.exceptions import StoreUnavailable
@@ -25,6 +29,7 @@ from django_jobdedup.outcomes import How
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Acquire, Claim, Finish, Token
+from testproject.celery import app
 from testproject.embedded_redis import EmbeddedRedis
 from testproject.shop.tasks import build_report
 from tests.jobs import tasks
@@ -187,8 +192,6 @@ def test_a_fence_rises_with_every_run_and_over_a_flush(
         variables={"PYTHONPATH": str(project.parent), "LOCKS_REDIS_URL": lock_server.url},
     )
     worker(there)
-    from testproject.celery import app
-
     fences = [app.send_task("project.fencing.fence").get(timeout=10) for _ in range(2)]
     lock_server.stop()
     lock_server.start()
@@ -213,6 +216,56 @@ def test_a_dead_store_is_passed_or_refused_as_the_policy_says(
     assert (result.outcome, result.duplicate) == ("unprotected", False)
     with pytest.raises(StoreUnavailable, match="was not queued"):
         tasks.until_executed.apply_async(("k",), unique={"on_store_error": "raise"})
+
+
+def test_a_call_turns_on_what_the_settings_have_turned_off(celery_env: Environment) -> None:
+    with override_settings(JOBDEDUP_TASKS={UNTIL_EXECUTED: {"unique": False}}):
+        results = [tasks.until_executed.apply_async(("k",), unique=on) for on in ({"ttl": 10}, True)]
+    assert [result.outcome for result in results] == ["accepted", "suppressed"]
+
+
+def test_an_eager_result_and_one_inside_a_group_have_no_attributes(celery_env: Environment) -> None:
+    """What the pages say of results that no publish of ours has marked."""
+    app.conf.task_always_eager = True
+    try:
+        eager = [tasks.until_executed.delay("k") for _ in range(2)]
+    finally:
+        app.conf.task_always_eager = False
+    member = group([tasks.until_executed.s("k")]).apply_async().results[0]
+    step = chain(tasks.until_executed.si("k"), tasks.until_executed.si("k")).apply_async().parent
+    for result in (*eager, member, step):
+        assert not hasattr(result, "outcome")
+        assert outcome_of(result) == "unknown"
+    assert [result.get() for result in eager] == ["k", "k"]
+    assert tasks.plain.delay("k").outcome == "unknown"
+
+
+def test_two_aliases_with_one_url_share_the_timeouts_of_the_first(settings: Any) -> None:
+    def alias(seconds: int) -> dict[str, Any]:
+        options = {"SOCKET_TIMEOUT": seconds}
+        return {
+            "BACKEND": "django_redis.cache.RedisCache",
+            "LOCATION": "redis://127.0.0.1:1/7",
+            "OPTIONS": options,
+        }
+
+    settings.CACHES = {"default": alias(30), "jobdedup": alias(1)}
+    pools = [get_redis_connection(name).connection_pool for name in ("default", "jobdedup")]
+    assert [pool.connection_kwargs["socket_timeout"] for pool in pools] == [30, 30]
+
+
+def test_the_options_for_a_fast_recovery_are_kombus_with_its_defaults() -> None:
+    text = page("recover-fast-with-late-ack")
+    options = run(block(text, "CELERY_BROKER_TRANSPORT_OPTIONS"))["CELERY_BROKER_TRANSPORT_OPTIONS"]
+    rows = text.split("| option |")[1].split("\n\n", maxsplit=1)[0].splitlines()[2:]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    defaults = {name.strip("`"): int(default.removesuffix(" s")) for name, default, *_ in cells}
+    assert list(options) == list(defaults)
+    newer = [name for name in defaults if f'"{name}": {options[name]},  # kombu 5.7' in text]
+    assert len(newer) == 2
+    known = [name for name in defaults if name not in newer or kombu.VERSION >= (5, 7)]
+    assert {name: getattr(Channel, name) for name in known} == {name: defaults[name] for name in known}
+    assert all(options[name] < defaults[name] for name in defaults)
 
 
 MANY = 5000

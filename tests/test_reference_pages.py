@@ -107,6 +107,23 @@ def test_the_comments_in_the_code_list_the_same_arguments():
     assert {name: re.findall(r"``(\w+)``", said) for name, said in comments.items()} == page
 
 
+def test_the_page_of_signals_lists_every_action_of_the_log():
+    """The three that a signal comes with have its name."""
+    sources = [path.read_text() for path in (ROOT / "django_jobdedup").rglob("*.py")]
+    said = {action for source in sources for action in re.findall(r'"action": "(\w+)"', source)}
+    levels = {
+        action: level.upper()
+        for source in sources
+        for level, action in re.findall(
+            r'logger\.(\w+)\([^"]*"(?:(?!logger\.).)*?"action": "(\w+)"', source, re.DOTALL
+        )
+    }
+
+    assert {ticked(row[0])[0]: row[1] for row in table("signals.md", "`action`")} == {
+        action: levels[action] for action in said - set(signals.SIGNALS)
+    }
+
+
 def test_the_page_of_signals_maps_all_thirteen_reflections_to_signals_that_exist():
     rows = table("signals.md", "reflection")
 
