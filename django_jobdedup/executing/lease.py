@@ -1,8 +1,9 @@
 """The lease thread of the worker's main process.
 
 Renews the leases of what its pool runs, confirms messages that it has received, and frees the seats
-of revoked jobs, and of terminated ones once their process is really gone. A killed worker renews nothing: its keys are
-free after one lease. Threads run while a body keeps the main process busy (solo) as well.
+of revoked jobs, and of terminated ones once their process is really gone. A killed worker renews
+nothing: its keys are free after one lease. Threads run while a body keeps the main process busy (solo)
+as well.
 """
 
 from __future__ import annotations
