@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from django_jobdedup import signals
 from django_jobdedup.stores.handler import stores
 
 #: How long a presence key lives, seconds: senders keep locking while workers are down for days.
@@ -29,12 +30,19 @@ class Presence:
         names = tuple(queues)
         if names:
             for alias in stores:
-                stores[alias].announce(names, LIVES)
+                _announce(alias, names)
 
     def refresh(self) -> None:
         """Leave the keys anew, every half minute."""
         if time.monotonic() >= self._due:
             self.announce(self._queues)
+
+
+def _announce(alias: str, names: tuple[str, ...]) -> None:
+    try:
+        stores[alias].announce(names, LIVES)
+    except Exception as error:  # one store that cannot be made does not silence the others
+        signals.report("presence.announce", error)
 
 
 presence: Final = Presence()

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from django_jobdedup.conf import SETTINGS
+from django_jobdedup.conf import SETTINGS, conf
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.middleware.stack import middleware
 from django_jobdedup.policies.resolve import check_against, policy_of, refuse_unbuilt
@@ -32,6 +32,7 @@ def _settings() -> Iterator[str]:
     for setting in SETTINGS:
         yield from _sentence(setting.value)
     yield from _sentence(middleware)
+    yield from _sentence(_check_stores)
 
 
 def _tasks(app: Any) -> Iterator[str]:
@@ -39,6 +40,12 @@ def _tasks(app: Any) -> Iterator[str]:
     for name in sorted(app.tasks):
         if not name.startswith("celery."):
             yield from _sentence(partial(_check_task, name, app.tasks[name]))
+
+
+def _check_stores() -> None:
+    """Make every store that is configured; a project without one may have no unique task."""
+    if conf.STORES:
+        stores.all()
 
 
 def _check_task(name: str, task: Any) -> None:

@@ -67,8 +67,8 @@ def activate(app: Any) -> None:
 
 def on_ready(sender: Any, **_: Any) -> None:
     """Say that this worker's queues are attended, and start to keep leases."""
-    presence.announce(sender.app.amqp.queues.consume_from)
     keeper.start()
+    presence.announce(sender.app.amqp.queues.consume_from)
 
 
 def on_received(sender: Any, request: Any, **_: Any) -> None:

@@ -23,7 +23,7 @@ from django_jobdedup.executing.putting_off import put_off
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.base import NotStarted
 from django_jobdedup.middleware.releasing import copies_live
-from django_jobdedup.outcomes import Start, Suppressed
+from django_jobdedup.outcomes import How, Start, Suppressed
 
 
 def wrap_tasks(app: Any) -> int:
@@ -54,7 +54,12 @@ def _header(request: Any) -> Header | None:
     if request.called_directly or request.is_eager or conf.MODE == "off":
         return None
     header = Header.decode(request.get(HEADER))
-    return header if header is not None and header.id == request.id else None
+    if header is None or header.id != request.id:
+        return None
+    current = running.get()
+    if current is not None and current.active and current.execution.id == request.id:
+        return None  # the body calls its own run(): it is inside its lock already
+    return header
 
 
 def _plain(body: Callable[[], Any]) -> Any:
@@ -79,8 +84,29 @@ def _guarded(task: Any, header: Header, body: Callable[[], Any]) -> Any:
         return stack.execute(execution, lambda _: _run(current, body))
     except NotStarted as stop:
         return _carry_out(task, execution, stop)
+    except Exception as error:
+        # Raised before the body, by the claim or by a layer around it: nobody has given the seat back.
+        if header.locks and not current.reason and failed(current, error)[0] is How.RELEASE:
+            _end(execution)
+        raise
     finally:
         running.reset(mark)
+
+
+def _end(execution: Execution) -> None:
+    """Free the seat of a job that ends before its body."""
+    marker_ttl = copies_live(execution.header.knobs, execution.visibility)
+    stack.ended(
+        Ending(
+            task=execution.task,
+            id=execution.id,
+            header=execution.header,
+            nonce=execution.nonce,
+            reason="failure",
+            marker_ttl=marker_ttl,
+            counted=execution.counted,
+        )
+    )
 
 
 def execution_of(task: Any, header: Header) -> Execution:
@@ -137,11 +163,7 @@ def _put_off(task: Any, execution: Execution, stop: NotStarted) -> Never:
     except (Ignore, Reject):
         raise
     except Exception:
-        marker_ttl = copies_live(execution.header.knobs, execution.visibility)
-        ending = Ending(
-            execution.task, execution.id, execution.header, reason="failure", marker_ttl=marker_ttl
-        )
-        stack.ended(ending)
+        _end(execution)
         raise
 
 

@@ -66,7 +66,9 @@ def _take(step: Step, made_up: Step | None = None) -> None:
         if not step():
             later.add(made_up or step)
     except Exception as error:
+        # Perhaps a time limit that struck before the question was sent: asked once more.
         signals.report("releasing", error)
+        later.add(made_up or step)
 
 
 def marker_life(execution: Execution, claimed: Claimed | None) -> float:

@@ -1,7 +1,8 @@
 """Releases that the store could not take, tried again until it can.
 
 A job that ended while its store was down must not keep its key: with early ack a lapsed lease would
-free it, with late ack nothing would for hours. Tried once a second by one thread per process.
+free it, with late ack nothing would for hours. Tried once a second by one thread per process, and for
+some seconds more by a process that leaves.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from collections.abc import Callable
 from typing import Final
 
 from django_jobdedup import signals
+from django_jobdedup.stores.leaving import LastCall
 
 #: More than this many waiting releases are not kept: then leases and the reaper do it.
 MOST: Final = 10_000
 #: Pause between two tries, seconds.
 PAUSE: Final = 1.0
+#: How long a process that leaves goes on trying, seconds.
+PATIENCE: Final = 5.0
 #: Asks the store once more; False while it does not answer.
 Step = Callable[[], bool]
 
@@ -67,6 +71,17 @@ class Later:
             if not done:
                 self._waiting.append(step)
 
+    def finish(self) -> None:
+        """Try until nothing waits, for a few seconds: this process is about to leave."""
+        until = time.monotonic() + PATIENCE
+        while self._waiting:
+            self.drain()
+            if time.monotonic() > until:
+                return
+            if self._waiting:
+                time.sleep(PAUSE / 4)
+
 
 later: Final = Later()
+LastCall("stores.later", later.finish)
 os.register_at_fork(after_in_child=later.reset)

@@ -368,3 +368,11 @@ def keyed_by_value(value: Any, word: str = "", seconds: float = 0.0) -> str:
     """Be unique by values that went through a serializer."""
     time.sleep(seconds)
     return "done"
+
+
+@shared_task(bind=True, unique=declared())
+def running_itself(self: Task, key: str, seconds: float = 0.0, again: bool = True) -> str:
+    """Call the own ``run`` first, as a plain function, then work."""
+    if again:
+        self.run(key, 0.0, again=False)
+    return str(act(self, key, "succeed", seconds))
