@@ -7,19 +7,16 @@ before a confirm costs one possible redundant run after ``JOBDEDUP_CONFIRM_WITHI
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import time
 from collections import defaultdict
-from multiprocessing.util import Finalize, register_after_fork
-from typing import Any, Final
-
-from celery.signals import worker_process_shutdown
+from typing import Final
 
 from django_jobdedup import signals
 from django_jobdedup.middleware.base import Seat
 from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.leaving import at_end
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.results import Unavailable
 
@@ -53,7 +50,8 @@ class Confirmer:
             self._waiting.append((seat, 0))
             full = len(self._waiting) >= BATCH
             alive = self._thread is not None and self._thread.is_alive()
-        self._wake.set()
+        if not self._wake.is_set():  # the thread clears it before it takes the seats
+            self._wake.set()
         if full:
             self._full.set()
         if not alive and not self._start():
@@ -124,19 +122,5 @@ def _send(batch: list[tuple[Seat, int]]) -> list[tuple[Seat, int]]:
 confirmer: Final = Confirmer()
 
 
-def _flush_at_exit(*_: Any, **__: Any) -> None:
-    try:
-        confirmer.flush()
-    except Exception as error:
-        signals.report("confirm.exit", error)
-
-
-def _flush_at_end_of_child(_: Confirmer) -> None:
-    Finalize(None, _flush_at_exit, exitpriority=0)
-
-
-atexit.register(_flush_at_exit)
-# Children of multiprocessing and of a worker's pool leave by os._exit, past atexit.
-register_after_fork(confirmer, _flush_at_end_of_child)
-worker_process_shutdown.connect(_flush_at_exit, weak=False, dispatch_uid="jobdedup.confirm")
+at_end("confirm.exit", confirmer.flush)
 os.register_at_fork(after_in_child=confirmer._reset)

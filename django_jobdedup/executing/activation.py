@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery.signals import worker_init
+from celery.signals import worker_init, worker_process_shutdown
+
+from django_jobdedup.stores.leaving import make_calls
 
 
 def connect() -> None:
-    """Listen for the start of a worker; safe to call again."""
+    """Listen for the start of a worker and the end of its pool's processes; safe to call again."""
     worker_init.connect(_on_worker_init, weak=False, dispatch_uid="jobdedup.worker_init")
+    worker_process_shutdown.connect(make_calls, weak=False, dispatch_uid="jobdedup.leaving")
 
 
 def _on_worker_init(sender: Any, **_: Any) -> None:

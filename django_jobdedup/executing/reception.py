@@ -1,35 +1,25 @@
 """Reception: the worker's main process gets a message, before any pool does.
 
 Each delivery gets its nonce here, in the process that renews leases and sees the endings that no
-body sees. A message without our header (a foreign sender, a task unknown to the sender) is
-fingerprinted here and takes its waiting seat with its own id.
+body sees. A message without our header is adopted.
 """
 
 from __future__ import annotations
 
-import time
+import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django_jobdedup import signals
-from django_jobdedup.call import HEADER, NONCE, Call, Header
-from django_jobdedup.conf import conf
-from django_jobdedup.exceptions import JobDedupError
+from django_jobdedup.call import HEADER, NONCE, Header
+from django_jobdedup.executing.adoption import adopted
 from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.nonce import new_nonce
-from django_jobdedup.middleware import stack
-from django_jobdedup.middleware.planning import request_for
 from django_jobdedup.middleware.releasing import copies_live
-from django_jobdedup.middleware.starting import log_suppressed
-from django_jobdedup.outcomes import PutOff, Suppress
-from django_jobdedup.policies.identity import identify
-from django_jobdedup.policies.resolve import policy_of
-from django_jobdedup.policies.unique import Unique
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Token
-from django_jobdedup.stores.results import Acquired, Held
-from django_jobdedup.strategies.base import Conflict
+
+logger = logging.getLogger("django_jobdedup")
 
 
 @dataclass(slots=True)
@@ -65,8 +55,11 @@ def receive(request: Any) -> Delivery | None:
     wire.pop(NONCE, None)  # a message put back at a shutdown carries the nonce of its earlier delivery
     header = Header.decode(wire.get(HEADER))
     if header is None or header.id != request.id:
-        header = _adopt(request)
+        header = adopted(request)
     if header is None or not header.locks:
+        return None
+    if header.knobs.store not in stores:
+        _run_without(request, header)
         return None
     late_for = copies_live(header.knobs, visibility_timeout(request.app)) if request.task.acks_late else 0.0
     delivery = Delivery(header, new_nonce(), request.task.name, late_for)
@@ -75,53 +68,19 @@ def receive(request: Any) -> Delivery | None:
     return delivery
 
 
+def _run_without(request: Any, header: Header) -> None:
+    """A store that this worker does not have: the job runs without a lock rather than fail."""
+    logger.error(
+        "job %s of %s names the lock store %r, which this worker does not have: it runs without a lock",
+        request.id,
+        request.task.name,
+        header.knobs.store,
+        extra={"action": "store_unknown", "task_id": request.id},
+    )
+    request.request_dict[HEADER] = replace(header, locks=()).encode()
+
+
 def delivery_of(request: Any) -> Delivery | None:
     """Return what ``receive`` has hung on a request."""
     delivery = getattr(request, "jobdedup", None)
     return delivery if isinstance(delivery, Delivery) else None
-
-
-def _adopt(request: Any) -> Header | None:
-    """Make the header of a message that came without one."""
-    if conf.MODE == "off":
-        return None
-    task = request.task
-    policy = policy_of(task.name, getattr(task, "unique", None))
-    if not isinstance(policy, Unique):
-        return None
-    queue = str(request.delivery_info.get("routing_key") or "")
-    try:
-        identity = identify(policy, task.name, task, request.args, request.kwargs, queue)
-    except (JobDedupError, TypeError) as error:  # the body will say so; the message is not ours to drop
-        signals.report("reception.adopt", error)
-        return None
-    if identity is None:
-        return None
-    knobs = policy.knobs(identity.lock_name)
-    header = Header(request.id, identity.shard, ((identity.fingerprint, knobs),))
-    return _seated(request, policy, header) if knobs.at_dispatch else replace(header, at=time.time())
-
-
-def _seated(request: Any, policy: Unique, header: Header) -> Header:
-    """Take the waiting seat: straight as waiting, for the message exists. Refused: ends at its start."""
-    due_in = max(0.0, request.eta.timestamp() - time.time()) if request.eta else 0.0
-    call = Call(task=request.task.name, id=request.id, due_in=due_in, counted=stack.counts_in_store())
-    answer = stores[policy.store].acquire(request_for(call, header, received=True))
-    if isinstance(answer, Acquired):
-        return replace(header, at=answer.at)
-    if isinstance(answer, Held) and not _is_promised(request):
-        conflict = Conflict(side="dispatch", holder_id=answer.id, state=answer.state, task=call.task)
-        decision = policy.dispatch_strategy.decide(conflict)
-        if not isinstance(decision, PutOff):
-            if not isinstance(decision, Suppress) or decision.log:  # "raise" has nobody to raise to here
-                log_suppressed(call.task, header, answer.id)
-            return replace(header, refused_by=answer.id)
-    return header
-
-
-def _is_promised(request: Any) -> bool:
-    """Whether a workflow waits for this message: its group stands in the headers, the rest in the body."""
-    embedded = request._payload[2] or {}
-    return bool(request.request_dict.get("group")) or any(
-        embedded.get(name) for name in ("chain", "chord", "callbacks", "errbacks")
-    )

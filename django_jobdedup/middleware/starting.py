@@ -6,6 +6,7 @@ import logging
 from typing import Never
 
 from django_jobdedup.call import Execution, Header, Knobs, running
+from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.middleware.base import NotStarted
 from django_jobdedup.middleware.releasing import copies_live
 from django_jobdedup.outcomes import PutOff, Start, Suppress
@@ -22,8 +23,9 @@ from django_jobdedup.stores.results import (
     Superseded,
     Unavailable,
 )
-from django_jobdedup.strategies.base import Conflict
+from django_jobdedup.strategies.base import Conflict, Strategy
 from django_jobdedup.strategies.registry import strategy
+from django_jobdedup.strategies.reschedule import Reschedule
 
 logger = logging.getLogger("django_jobdedup")
 
@@ -84,7 +86,7 @@ def _elsewhere(execution: Execution, answer: Busy | Done | Superseded | Early | 
 def _closed_gate(execution: Execution, busy: Busy) -> Never:
     """Another job of this lock runs: the strategy decides. Raises NotStarted."""
     header, knobs = execution.header, execution.header.knobs
-    decision = strategy(_strategy_of(knobs)).decide(
+    decision = _strategy_of(knobs).decide(
         Conflict(
             side="execution",
             holder_id=busy.by,
@@ -124,5 +126,9 @@ def log_suppressed(task: str, header: Header, holder_id: str) -> None:
     )
 
 
-def _strategy_of(knobs: Knobs) -> object:
-    return knobs.execution
+def _strategy_of(knobs: Knobs) -> Strategy:
+    """The strategy that the sender has written; one that this version does not know puts the start off."""
+    try:
+        return strategy(knobs.execution)
+    except PolicyError:
+        return Reschedule()

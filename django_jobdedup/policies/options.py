@@ -95,6 +95,16 @@ def _canvas(value: object) -> str:
     return "run"
 
 
+def _at_least(least: float) -> Callable[[object], float]:
+    def read_seconds(value: object) -> float:
+        found = seconds(value)
+        if found < least:
+            raise ValueError(f"needs at least {least:g} seconds, not {value!r}: nothing shorter can be kept")
+        return found
+
+    return read_seconds
+
+
 def _observe(value: object) -> bool:
     if _flag(value):
         raise PolicyError("Unique option observe=True is not built yet; leave it out, or write unique=False.")
@@ -107,8 +117,8 @@ READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "key": _key,
     "scope": _scope,
     "lock_name": _text_or_none,
-    "ttl": seconds,
-    "lease": seconds,
+    "ttl": _at_least(0.1),
+    "lease": _at_least(1.0),
     "limit": _count,
     "on_conflict": read_on_conflict,
     "max_starts": _max_starts,

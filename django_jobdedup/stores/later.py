@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from django_jobdedup import signals
-from django_jobdedup.stores.leaving import LastCall
+from django_jobdedup.stores.leaving import at_end
 
 #: More than this many waiting releases are not kept: then leases and the reaper do it.
 MOST: Final = 10_000
@@ -83,5 +83,5 @@ class Later:
 
 
 later: Final = Later()
-LastCall("stores.later", later.finish)
+at_end("stores.later", later.finish)
 os.register_at_fork(after_in_child=later.reset)

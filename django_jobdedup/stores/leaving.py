@@ -1,6 +1,7 @@
-"""The end of a process: a last call before it leaves.
+"""The end of a process: last calls before it leaves.
 
-``atexit`` is not enough: children of multiprocessing and of a worker's pool leave by ``os._exit``.
+``atexit`` is not enough: children of multiprocessing leave by ``os._exit``, and so do those of a
+worker's pool, which make the calls from Celery's ``worker_process_shutdown``.
 """
 
 from __future__ import annotations
@@ -8,28 +9,30 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable
 from multiprocessing.util import Finalize, register_after_fork
-from typing import Any
-
-from celery.signals import worker_process_shutdown
+from typing import Any, Final
 
 from django_jobdedup import signals
 
+_calls: Final[list[tuple[str, Callable[[], None]]]] = []
 
-class LastCall:
-    """One call at the end of this process and of every child that it forks."""
 
-    def __init__(self, where: str, call: Callable[[], None]) -> None:
-        self._where, self._call = where, call
-        atexit.register(self.make)
-        register_after_fork(self, LastCall._in_child)
-        worker_process_shutdown.connect(self.make, weak=False, dispatch_uid=f"jobdedup.{where}")
+def at_end(where: str, call: Callable[[], None]) -> None:
+    """Make a call at the end of this process and of every child that it forks."""
+    _calls.append((where, call))
 
-    def _in_child(self) -> None:
-        Finalize(None, self.make, exitpriority=0)
 
-    def make(self, *_: Any, **__: Any) -> None:
-        """Make the call; a failure is reported and stops nobody from leaving."""
+def make_calls(*_: Any, **__: Any) -> None:
+    """Make the last calls; one that fails is reported and stops nobody from leaving."""
+    for where, call in _calls:
         try:
-            self._call()
+            call()
         except Exception as error:
-            signals.report(self._where, error)
+            signals.report(where, error)
+
+
+def _in_child(_: object) -> None:
+    Finalize(None, make_calls, exitpriority=0)
+
+
+atexit.register(make_calls)
+register_after_fork(make_calls, _in_child)

@@ -17,7 +17,7 @@ from django_jobdedup.strategies.log import Log
 from django_jobdedup.strategies.reschedule import Reschedule
 
 names = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(str.isidentifier)
-durations = st.floats(0.001, 300_000_000)
+durations = st.floats(1, 300_000_000)
 scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5)
 waiting = st.builds(
     lambda low, more: Reschedule(low, up_to=low + more), st.floats(0.001, 1000), st.floats(0, 1000)

@@ -224,3 +224,9 @@ def test_a_side_that_does_not_exist_is_refused():
 def test_a_ttl_may_be_shorter_than_the_lease():
     """The TTL is the lifetime of a waiting holder, the lease that of a running one."""
     assert Unique(ttl=10, lease=30).ttl == 10
+
+
+@pytest.mark.parametrize(("option", "value"), [("lease", 0.5), ("lease", 1e-9), ("ttl", 1e-9), ("ttl", 0.05)])
+def test_what_is_too_short_to_be_kept_is_refused(option, value):
+    """A lease is renewed by a thread, at most ten times a second; milliseconds are the store's grain."""
+    assert f"Unique option {option} needs at least" in refusal(**{option: value})

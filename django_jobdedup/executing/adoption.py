@@ -1,0 +1,98 @@
+"""Adoption: a message that came without our header gets one.
+
+From a foreign sender, or from one that does not know the task. It is fingerprinted in the worker's main
+process and takes its waiting seat with its own id; refused, it ends at its start.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from django_jobdedup import signals
+from django_jobdedup.call import Call, Header
+from django_jobdedup.conf import BY_NAME, conf
+from django_jobdedup.exceptions import JobDedupError
+from django_jobdedup.fingerprint.scope import default_tenant
+from django_jobdedup.middleware import stack
+from django_jobdedup.middleware.planning import request_for
+from django_jobdedup.middleware.starting import log_suppressed
+from django_jobdedup.outcomes import PutOff, Suppress
+from django_jobdedup.policies.identity import identify
+from django_jobdedup.policies.resolve import policy_of
+from django_jobdedup.policies.unique import Unique
+from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.results import Acquired, Held
+from django_jobdedup.strategies.base import Conflict
+
+logger = logging.getLogger("django_jobdedup")
+
+
+def adopted(request: Any) -> Header | None:
+    """Return the header of a message that came without one; None for a task without a policy."""
+    if conf.MODE == "off":
+        return None
+    task = request.task
+    policy = policy_of(task.name, getattr(task, "unique", None))
+    if not isinstance(policy, Unique):
+        return None
+    if _needs_a_tenant(policy.scope):
+        _warn_of_tenant(task.name)
+        return None
+    queue = str(request.delivery_info.get("routing_key") or "")
+    try:
+        identity = identify(policy, task.name, task, request.args, request.kwargs, queue)
+    except (JobDedupError, TypeError) as error:  # the body will say so; the message is not ours to drop
+        signals.report("reception.adopt", error)
+        return None
+    if identity is None:
+        return None
+    knobs = policy.knobs(identity.lock_name)
+    header = Header(request.id, identity.shard, ((identity.fingerprint, knobs),))
+    return _seated(request, policy, header) if knobs.at_dispatch else replace(header, at=time.time())
+
+
+def _needs_a_tenant(scope: object) -> bool:
+    """Whether only the sender knows whose work it is: here its job would meet that of another tenant."""
+    parts = scope if isinstance(scope, list | tuple) else [scope]
+    if "tenant" not in parts:
+        return False
+    return BY_NAME["SCOPE"].default != conf.SCOPE or default_tenant() != ""
+
+
+@cache
+def _warn_of_tenant(task: str) -> None:
+    logger.warning(
+        "a message of %s came without a lock, and only its sender knew the tenant: it runs without one. "
+        "Send it from a process in which django_jobdedup is installed and the task is known.",
+        task,
+        extra={"action": "tenant_unknown", "task": task},
+    )
+
+
+def _seated(request: Any, policy: Unique, header: Header) -> Header:
+    """Take the waiting seat: straight as waiting, for the message exists. Refused: ends at its start."""
+    due_in = max(0.0, request.eta.timestamp() - time.time()) if request.eta else 0.0
+    call = Call(task=request.task.name, id=request.id, due_in=due_in, counted=stack.counts_in_store())
+    answer = stores[policy.store].acquire(request_for(call, header, received=True))
+    if isinstance(answer, Acquired):
+        return replace(header, at=answer.at)
+    if isinstance(answer, Held) and not _is_promised(request):
+        conflict = Conflict(side="dispatch", holder_id=answer.id, state=answer.state, task=call.task)
+        decision = policy.dispatch_strategy.decide(conflict)
+        if not isinstance(decision, PutOff):
+            if not isinstance(decision, Suppress) or decision.log:  # "raise" has nobody to raise to here
+                log_suppressed(call.task, header, answer.id)
+            return replace(header, refused_by=answer.id)
+    return header
+
+
+def _is_promised(request: Any) -> bool:
+    """Whether a workflow waits for this message: its group stands in the headers, the rest in the body."""
+    embedded = request._payload[2] or {}
+    return bool(request.request_dict.get("group")) or any(
+        embedded.get(name) for name in ("chain", "chord", "callbacks", "errbacks")
+    )
