@@ -33,7 +33,7 @@ def _check_cache() -> Found:
         message = "The locks share the 'default' cache: its clear() frees them, its eviction forgets them."
         return [warning("W102", unfit + message, HINT)]
     message = "There is no Redis for the locks: no cache alias is served by django-redis."
-    return [error("E107", unfit or message, HINT)]
+    return [error("E107", unfit.strip() or message, HINT)]
 
 
 def _check_store(alias: str) -> Found:
