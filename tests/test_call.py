@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import msgpack
 import pytest
@@ -244,3 +244,24 @@ def test_untouched_ends_when_its_block_fails():
 def test_a_header_with_a_value_of_another_kind_is_none_of_ours(broken):
     """Garbage in a message never raises in a worker's main process."""
     assert Header.decode({"v": 1, "id": "x", **broken}) is None
+
+
+def test_a_call_with_other_options_is_the_same_in_all_else() -> None:
+    call = Call(**{each.name: object() for each in fields(Call)})
+    header = Header("id")
+    assert call.carrying({"queue": "q"}, header) == replace(call, options={"queue": "q"}, reserved=header)
+
+
+def test_the_time_of_the_acceptance_is_set_once() -> None:
+    knobs = Knobs(name="shop.recompute")
+    header = Header("id", 3, (("f" * 64, knobs),), 1, 0.0, 2, "other")
+    assert header.accepted(5.0) == replace(header, at=5.0)
+    assert header.accepted(5.0).accepted(9.0).at == 5.0
+
+
+def test_the_wire_form_of_knobs_is_the_callers_own() -> None:
+    knobs = Knobs(name="shop.recompute", execution="skip")
+    encode_knobs(knobs)["x"] = "spoiled"
+    assert encode_knobs(knobs) == {"b": "shop.recompute", "x": "skip"}
+    options = ["reschedule", {"after": 7}]
+    assert encode_knobs(Knobs(execution=options)) == {"x": options}, "a list has no hash"

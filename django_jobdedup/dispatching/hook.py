@@ -32,7 +32,7 @@ from django_jobdedup.policies.resolve import UNSET, Policy, policy_of, refuse_un
 from django_jobdedup.policies.unique import Unique
 
 #: Options of ours in a call; taken out before Celery sees them.
-OPTIONS: Final = ("unique", "debounce", "throttle")
+OPTIONS: Final = frozenset(("unique", "debounce", "throttle"))
 #: Tasks of Celery and of ours pass untouched.
 PASSING: Final = ("celery.", "django_jobdedup.")
 
@@ -91,13 +91,16 @@ def _hooked(original: Callable[..., Any]) -> Callable[..., Any]:
     def send_task(
         self: Any, name: str, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any
     ) -> Any:
-        names = _POSITIONAL[: len(rest)]
-        if len(names) != len(rest) or not options.keys().isdisjoint(names):
-            return original(self, name, args, kwargs, *rest, **options)  # has its own words for that
-        options.update(zip(names, rest, strict=True))
+        if rest:
+            names = _POSITIONAL[: len(rest)]
+            if len(names) != len(rest) or not options.keys().isdisjoint(names):
+                return original(self, name, args, kwargs, *rest, **options)  # has its own words for that
+            options.update(zip(names, rest, strict=True))
         if not switch.on or _publishing.get() == (options.get("task_id") or self):
             return original(self, name, args, kwargs, **options)
-        ours: dict[str, Any] = {option: options.pop(option) for option in OPTIONS if option in options}
+        ours: dict[str, Any] = {}
+        if not OPTIONS.isdisjoint(options):
+            ours = {option: options.pop(option) for option in OPTIONS if option in options}
         if is_untouched() or name.startswith(PASSING) or not _is_call(args, kwargs):
             return original(self, name, args, kwargs, **options)
         if conf.MODE == "off":
@@ -234,7 +237,8 @@ def _dispatch(app: Any, original: Callable[..., Any], call: Call) -> Any:
 def _publish(app: Any, original: Callable[..., Any], call: Call) -> Dispatch:
     mark = _publishing.set(call.id)
     try:
-        result = original(app, call.task, call.args, call.kwargs, **{**call.options, "task_id": call.id})
+        options = {**call.options, "task_id": call.id}
+        result = original(app, call.task, call.args, call.kwargs, **options)
     except Exception as error:
         return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
     finally:
@@ -248,6 +252,8 @@ def _publish(app: Any, original: Callable[..., Any], call: Call) -> Dispatch:
 
 
 def _announce(done: Dispatch) -> None:
+    if not signals.dispatch_decided.receivers:
+        return
     signals.send(
         signals.dispatch_decided,
         type(done.call.task_object) if done.call.task_object is not None else None,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from threading import Event
-from typing import Any
+from typing import Any, Final
 
 from celery.signals import beat_embedded_init, beat_init
 
 from django_jobdedup.call import in_body
 
 #: Options with which Celery makes somebody wait for this id, or hang work on its end.
-PROMISES = ("task_id", "chain", "chord", "group_id", "link", "link_error")
+PROMISES: Final = ("task_id", "chain", "chord", "group_id", "link", "link_error")
+_PROMISES: Final = frozenset(PROMISES)
 #: Header that Celery's beat adds to what it sends.
 BEAT_HEADER = "celery_beat_task"
 
@@ -23,6 +24,8 @@ def is_promised(options: Mapping[str, Any]) -> bool:
 
     The last step of a chain has no ``chain`` any more: its given task id tells.
     """
+    if _PROMISES.isdisjoint(options):
+        return False
     return any(options.get(name) for name in PROMISES)
 
 

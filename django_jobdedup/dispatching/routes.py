@@ -10,6 +10,7 @@ from celery.app.routes import MapRoute
 
 #: Options of a call that decide its route.
 DECIDING: Final = ("queue", "exchange", "routing_key")
+_DECIDING: Final = frozenset((*DECIDING, "route_name"))
 #: Options that Celery has taken out before it asks its router, which may write into what a route returned.
 TAKEN_OUT: Final = frozenset(inspect.signature(Celery.send_task).parameters) | {"ignore_result"}
 #: Routes that are kept; beyond it they are worked out anew.
@@ -25,9 +26,12 @@ def queue_of(app: Any, name: str, args: Any, kwargs: Any, options: dict[str, Any
     Kept per task name and deciding options, unless a router function looks at the arguments.
     """
     router = options.get("router") or app.amqp.router
-    if not all(type(route) is MapRoute for route in router.routes):
-        return _routed(app, router, name, args, kwargs, options)
-    key = (id(router), name, options.get("route_name"), *(str(options.get(option)) for option in DECIDING))
+    for route in router.routes:
+        if type(route) is not MapRoute:
+            return _routed(app, router, name, args, kwargs, options)
+    key: tuple[object, ...] = (id(router), name)
+    if not _DECIDING.isdisjoint(options):
+        key += (options.get("route_name"), *(str(options.get(option)) for option in DECIDING))
     kept = _kept.get(key)
     if kept is None:
         kept = router, _routed(app, router, name, args, kwargs, options)

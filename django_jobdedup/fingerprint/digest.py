@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
@@ -30,7 +31,19 @@ def text_of(scope: object, lock_name: str, key_text: str) -> str:
     own grammar says, and the rest is the key, so no part can reach into another.
     Raises FingerprintError for a scope without a canonical form.
     """
-    return f"{FORMAT}:[{canonical(scope, 'scope')},{quoted(lock_name)},{key_text}]"
+    if type(scope) is dict and len(scope) == 1 and type(tenant := scope.get("tenant")) is str:
+        return f"{_head_of_tenant(tenant, lock_name)},{key_text}]"
+    return f"{_head(scope, lock_name)},{key_text}]"
+
+
+def _head(scope: object, lock_name: str) -> str:
+    return f"{FORMAT}:[{canonical(scope, 'scope')},{quoted(lock_name)}"
+
+
+@lru_cache(1000)
+def _head_of_tenant(tenant: str, lock_name: str) -> str:
+    # The usual scope, and the same text in every call of a tenant: a fifth of the whole fingerprint.
+    return _head({"tenant": tenant}, lock_name)
 
 
 def fingerprint(text: str, secret: str | bytes | None = None) -> str:

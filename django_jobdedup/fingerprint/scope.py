@@ -72,6 +72,6 @@ def resolve_scope(
 
 def default_tenant() -> str:
     """Return the schema of the default database connection, as django-tenants sets it; else an empty text."""
-    from django.db import connection
+    from django.db import DEFAULT_DB_ALIAS, connections
 
-    return str(getattr(connection, "schema_name", None) or "")
+    return str(getattr(connections[DEFAULT_DB_ALIAS], "schema_name", None) or "")

@@ -15,6 +15,7 @@ from typing import Final
 
 from django_jobdedup.call import Call
 from django_jobdedup.middleware.base import Dispatch, Middleware
+from django_jobdedup.outcomes import Outcome
 
 
 class Totals:
@@ -25,19 +26,19 @@ class Totals:
 
     def reset(self) -> None:
         """Begin anew, with a lock that no thread of a parent process holds."""
-        self._numbers: Counter[tuple[str, str]] = Counter()
+        self._numbers: Counter[tuple[str, Outcome]] = Counter()
         self._guard = Lock()
 
     def add(self, done: Sequence[Dispatch]) -> None:
         """Count what calls became."""
         with self._guard:
             for item in done:
-                self._numbers[item.call.task, item.outcome.value] += 1
+                self._numbers[item.call.task, item.outcome] += 1
 
     def read(self) -> dict[tuple[str, str], int]:
         """Return a copy."""
         with self._guard:
-            return dict(self._numbers)
+            return {(task, outcome.value): number for (task, outcome), number in self._numbers.items()}
 
 
 _totals: Final = Totals()

@@ -74,8 +74,8 @@ def request_for(call: Call, header: Header, *, again: bool = False, received: bo
     """Return the request for a waiting seat."""
     fingerprint, knobs = header.locks[0]
     return Acquire(
-        ref=Ref(header.shard, fingerprint),
-        id=header.id,
+        Ref(header.shard, fingerprint),
+        header.id,
         counts=knobs.counts,
         limit=knobs.limit,
         due_in=call.due_in,
@@ -89,8 +89,11 @@ def request_for(call: Call, header: Header, *, again: bool = False, received: bo
     )
 
 
-def with_header(call: Call, header: Header) -> Call:
-    """Return the call with our header, flat in the message headers of its options."""
+def with_header(call: Call, header: Header, *, reserved: bool = False) -> Call:
+    """Return the call with our header, flat in the message headers of its options.
+
+    ``reserved``: the header stands for a waiting seat that has to be confirmed.
+    """
     headers = {**(call.options.get("headers") or {}), HEADER: header.encode()}
     headers.pop(NONCE, None)
-    return replace(call, options={**call.options, "headers": headers})
+    return call.carrying({**call.options, "headers": headers}, header if reserved else call.reserved)

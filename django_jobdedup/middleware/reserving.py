@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from django_jobdedup.call import Call, Header
 from django_jobdedup.exceptions import StoreUnavailable
@@ -76,10 +75,11 @@ def _decide(item: Plan, answer: AcquireResult) -> Verdict:
     if isinstance(answer, Held):
         return refuse(call, header, answer)
     if isinstance(answer, Acquired):
-        fingerprint, header = header.fingerprint, replace(header, at=header.at or answer.at)
-        call = replace(with_header(call, header), reserved=header)
-        seat = Seat(header.knobs.store, header.shard, fingerprint, call.id)
-        return Verdict(call, Outcome.ACCEPTED, seat=seat, fingerprint=fingerprint)
+        header = header.accepted(answer.at)
+        fingerprint, knobs = header.locks[0]
+        seat = Seat(knobs.store, header.shard, fingerprint, call.id)
+        call = with_header(call, header, reserved=True)
+        return Verdict(call, Outcome.ACCEPTED, True, seat, "", fingerprint)
     if isinstance(answer, Outside):
         return Verdict(with_header(call, header), Outcome.ACCEPTED, fingerprint=header.fingerprint)
     if isinstance(answer, Unavailable):

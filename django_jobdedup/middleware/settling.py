@@ -31,7 +31,7 @@ def settle(verdict: Verdict, sent: Dispatch, publish: Publish) -> Dispatch:
     if sent.result is None:  # another middleware has decided not to publish
         _give_back(verdict, None)
         return sent
-    return replace(sent, outcome=verdict.outcome, fingerprint=verdict.fingerprint)
+    return Dispatch(sent.call, verdict.outcome, sent.id, verdict.fingerprint, sent.result)
 
 
 def _again(verdict: Verdict, publish: Publish) -> Dispatch:
