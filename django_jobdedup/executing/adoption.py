@@ -12,12 +12,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from django_jobdedup import signals
 from django_jobdedup.call import Call, Header
 from django_jobdedup.conf import BY_NAME, conf
 from django_jobdedup.exceptions import JobDedupError
 from django_jobdedup.fingerprint.scope import default_tenant
-from django_jobdedup.middleware import stack
+from django_jobdedup.middleware import mistake, stack
 from django_jobdedup.middleware.planning import request_for
 from django_jobdedup.middleware.starting import log_suppressed
 from django_jobdedup.outcomes import PutOff, Suppress
@@ -46,7 +45,7 @@ def adopted(request: Any) -> Header | None:
     try:
         identity = identify(policy, task.name, task, request.args, request.kwargs, queue)
     except (JobDedupError, TypeError) as error:  # the body will say so; the message is not ours to drop
-        signals.report("reception.adopt", error)
+        mistake.report("adoption", task.name, error)
         return None
     if identity is None:
         return None

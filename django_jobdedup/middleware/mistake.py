@@ -31,7 +31,7 @@ def report(where: str, task: str, error: Exception) -> None:
         _said.clear()
     _said.add(said)
     logger.error(
-        "%s was published by Celery without a lock: %s", *said, extra={"action": "mistake", "task": task}
+        "%s goes without a lock: %s", *said, extra={"action": "mistake", "task": task}
     )
 
 

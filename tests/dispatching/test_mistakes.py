@@ -16,7 +16,7 @@ from . import jobs
 
 NAME = "tests.jobs.tasks.until_executed"
 BY_BEAT: dict[str, Any] = {"headers": {"celery_beat_task": True}}
-WITHOUT = "was published by Celery without a lock:"
+WITHOUT = "goes without a lock:"
 Heard = dict[str, list[dict[str, Any]]]
 
 
