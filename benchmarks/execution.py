@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from django_jobdedup.dispatching.confirm import confirmer
 
 #: Longest time for one queue, seconds.
 PATIENCE = 120
+#: Arguments of jobs, each used once, and not by the timing of dispatches, whose locks are still held.
+NUMBERS = itertools.count(10**9)
 
 
 def time(tasks: Tasks, rounds: int, jobs: int) -> Timings:
@@ -37,8 +40,9 @@ def run_queue(tasks: Tasks, task: Any, jobs: int) -> float:
     first, last = uuid.uuid4().hex, uuid.uuid4().hex
     tasks.app.control.cancel_consumer("celery", reply=True, timeout=1)
     finish.delay(first)
-    for number in range(jobs):
-        task.delay(number)
+    for _ in range(jobs):
+        if task.delay(next(NUMBERS)).duplicate:
+            raise SystemExit("A job was suppressed: the queue would be shorter than it should be.")
     finish.delay(last)
     confirmer.flush()
     tasks.app.control.add_consumer("celery", reply=False)
