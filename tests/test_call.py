@@ -12,17 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_jobdedup.call import (
-    FORMAT,
-    WIRE,
-    Call,
-    Header,
-    Knobs,
-    decode_knobs,
-    encode_knobs,
-    is_untouched,
-    untouched,
-)
+from django_jobdedup.call import Call, is_untouched, untouched
+from django_jobdedup.header import FORMAT, WIRE, Header, Knobs, decode_knobs, encode_knobs, task_id_of
 
 FINGERPRINT = "ab" * 32
 
@@ -265,3 +256,26 @@ def test_the_wire_form_of_knobs_is_the_callers_own() -> None:
     assert encode_knobs(knobs) == {"b": "shop.recompute", "x": "skip"}
     options = ["reschedule", {"after": 7}]
     assert encode_knobs(Knobs(execution=options)) == {"x": options}, "a list has no hash"
+
+
+@pytest.mark.parametrize("broken", [{"n": -1}, {"n": 1.0}, {"at": -1.0}, {"at": float("nan")}, {"p": -1}])
+def test_a_number_below_zero_or_of_another_kind_makes_a_header_none_of_ours(broken):
+    """A store would refuse it in the middle of a claim."""
+    assert Header.decode({"v": 1, "id": "x", **broken}) is None
+
+
+@pytest.mark.parametrize(
+    "knobs", [{"e": float("nan")}, {"e": -5}, {"g": -1}, {"t": float("inf")}, {"g": 1.0}]
+)
+def test_a_knob_below_zero_or_infinite_makes_a_header_none_of_ours(knobs):
+    """The message is adopted by the worker's own policy then."""
+    assert Header.decode({"v": 1, "id": "x", "k": [["f" * 64, knobs]]}) is None
+
+
+def test_a_life_tells_jobs_of_one_id_apart_and_travels():
+    """Only where the caller gave the id."""
+    header = Header("report-7", life="a1b2")
+    assert header.token == "report-7\x1ea1b2"
+    assert Header.decode(header.encode()) == header
+    assert task_id_of(header.token) == "report-7"
+    assert Header("x").token == "x" == task_id_of("x")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import secrets
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
@@ -17,7 +18,7 @@ from celery.utils.time import maybe_iso8601, maybe_make_aware
 from kombu.utils.uuid import uuid
 
 from django_jobdedup import signals
-from django_jobdedup.call import HEADER, Call, Header, is_untouched, running
+from django_jobdedup.call import Call, is_untouched, running
 from django_jobdedup.conf import conf
 from django_jobdedup.dispatching.confirm import confirmer
 from django_jobdedup.dispatching.presence import is_attended
@@ -25,6 +26,8 @@ from django_jobdedup.dispatching.promises import is_by_celery, is_promised
 from django_jobdedup.dispatching.result import marked, unmarked
 from django_jobdedup.dispatching.routes import queue_of
 from django_jobdedup.dispatching.transactions import warn_if_open
+from django_jobdedup.exceptions import PolicyError
+from django_jobdedup.header import HEADER, Header
 from django_jobdedup.middleware import mistake, stack
 from django_jobdedup.middleware.base import Dispatch, Seat
 from django_jobdedup.outcomes import Outcome
@@ -192,10 +195,11 @@ def _call(
         warn_if_open(name)
         queue = queue_of(app, name, args, kwargs, options)
         observed = policy.lock_type.at_dispatch and not is_attended(policy.store, queue)
-    options["task_id"] = task_id = options.get("task_id") or uuid()
+    given = _given_id(name, options)
+    options["task_id"] = given or uuid()
     return Call(
         task=name,
-        id=task_id,
+        id=options["task_id"],
         args=tuple(args or ()),
         kwargs=dict(kwargs or {}),
         options=options,
@@ -205,10 +209,21 @@ def _call(
         promised=promised,
         by_celery=by_celery,
         observed=observed,
+        life=secrets.token_hex(4) if given and again is None else "",
         counted=stack.counts_in_store(),
         again=again,
         task_object=task_object,
     )
+
+
+def _given_id(name: str, options: dict[str, Any]) -> str:
+    """The task id that the caller has chosen, as text; empty where Celery makes one."""
+    given = options.get("task_id")
+    if not given:
+        return ""
+    if not str(given).isprintable():
+        raise PolicyError(f"{name} was not queued: its task_id {given!r} holds characters that do not print.")
+    return str(given)
 
 
 def _due_in(app: Any, options: dict[str, Any]) -> float:
@@ -244,7 +259,7 @@ def _publish(app: Any, original: Callable[..., Any], call: Call) -> Dispatch:
     finally:
         _publishing.reset(mark)
     if (header := call.reserved) is not None:
-        confirmer.add(Seat(header.knobs.store, header.shard, header.fingerprint, call.id))
+        confirmer.add(Seat(header.knobs.store, header.shard, header.fingerprint, header.token))
     current = running.get()
     if call.again is not None and current is not None and current.execution.id == call.id:
         current.republished = True

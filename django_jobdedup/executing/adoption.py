@@ -12,10 +12,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from django_jobdedup.call import Call, Header
+from django_jobdedup.call import Call
 from django_jobdedup.conf import BY_NAME, conf
 from django_jobdedup.exceptions import JobDedupError
 from django_jobdedup.fingerprint.scope import default_tenant
+from django_jobdedup.header import Header, task_id_of
 from django_jobdedup.middleware import mistake, stack
 from django_jobdedup.middleware.planning import request_for
 from django_jobdedup.middleware.starting import log_suppressed
@@ -50,7 +51,9 @@ def adopted(request: Any) -> Header | None:
     if identity is None:
         return None
     knobs = policy.knobs(identity.lock_name)
-    header = Header(request.id, identity.shard, ((identity.fingerprint, knobs),))
+    # An id may come again in a message of its own; redeliveries keep the tag of their message (Redis).
+    life = str((request.message.properties or {}).get("delivery_tag") or "")
+    header = Header(request.id, identity.shard, ((identity.fingerprint, knobs),), life=life)
     return _seated(request, policy, header) if knobs.at_dispatch else replace(header, at=time.time())
 
 
@@ -80,12 +83,14 @@ def _seated(request: Any, policy: Unique, header: Header) -> Header:
     if isinstance(answer, Acquired):
         return replace(header, at=answer.at)
     if isinstance(answer, Held) and not _is_promised(request):
-        conflict = Conflict(side="dispatch", holder_id=answer.id, state=answer.state, task=call.task)
+        conflict = Conflict(
+            side="dispatch", holder_id=task_id_of(answer.id), state=answer.state, task=call.task
+        )
         decision = policy.dispatch_strategy.decide(conflict)
         if not isinstance(decision, PutOff):
             if not isinstance(decision, Suppress) or decision.log:  # "raise" has nobody to raise to here
-                log_suppressed(call.task, header, answer.id)
-            return replace(header, refused_by=answer.id)
+                log_suppressed(call.task, header, task_id_of(answer.id))
+            return replace(header, refused_by=task_id_of(answer.id))
     return header
 
 

@@ -48,6 +48,6 @@ def current_lock() -> CurrentLock | None:
         return None
     header = current.execution.header
     token = Token(
-        Ref(header.shard, header.fingerprint), header.id, current.execution.nonce, header.knobs.lease
+        Ref(header.shard, header.fingerprint), header.token, current.execution.nonce, header.knobs.lease
     )
     return CurrentLock(header.fingerprint, header.id, current.fence, header.knobs.store, token)

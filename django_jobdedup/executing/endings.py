@@ -6,7 +6,8 @@ from typing import Any
 
 from celery.exceptions import Ignore, Reject, Retry
 
-from django_jobdedup.call import Knobs, Running
+from django_jobdedup.call import Running
+from django_jobdedup.header import Knobs
 from django_jobdedup.outcomes import How
 
 

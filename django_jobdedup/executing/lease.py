@@ -177,7 +177,7 @@ def _confirm(deliveries: list[Delivery]) -> None:
     """The message is here, so it exists: its sender may have died before saying so."""
     unsaid = [each for each in deliveries if not each.confirmed and each.header.knobs.at_dispatch]
     for alias, group in _by_store(unsaid).items():
-        answers = stores[alias].confirm([(delivery.token.ref, delivery.header.id) for delivery in group])
+        answers = stores[alias].confirm([(delivery.token.ref, delivery.token.id) for delivery in group])
         for delivery, answer in zip(group, answers, strict=True):
             delivery.confirmed = not isinstance(answer, Unavailable)
 

@@ -25,7 +25,7 @@ def look_into(delivery: Delivery) -> None:
     """Take a forgotten lock again, or send ``lock_lost``, once; say nothing of a job that has ended."""
     header = delivery.header
     store = stores[header.knobs.store]
-    record = store.inspect(delivery.token.ref, header.id)
+    record = store.inspect(delivery.token.ref, header.token)
     if isinstance(record, Unavailable):
         return
     if record is not None and _has_ended(record, delivery):
@@ -51,7 +51,7 @@ def _is_forgotten(record: Record | None, delivery: Delivery) -> bool:
     After a lapse somebody may have run meanwhile, so a lock taken again would tell this job, wrongly,
     that it was alone all the time.
     """
-    is_gone = record is None or all(holder.id != delivery.header.id for holder in record.holders)
+    is_gone = record is None or all(holder.id != delivery.header.token for holder in record.holders)
     return is_gone and time.monotonic() - delivery.renewed_at < delivery.token.lease
 
 
@@ -60,7 +60,7 @@ def _has_ended(record: Record, delivery: Delivery) -> bool:
     marker, header = record.marker, delivery.header
     if marker is not None and (marker.final or marker.superseded_by or marker.n >= header.n):
         return True
-    return any(holder.id == header.id and holder.state != "R" for holder in record.holders)
+    return any(holder.id == header.token and holder.state != "R" for holder in record.holders)
 
 
 def _claim_again(store: Store, delivery: Delivery) -> object:
@@ -69,7 +69,7 @@ def _claim_again(store: Store, delivery: Delivery) -> object:
     return store.claim(
         Claim(
             ref=delivery.token.ref,
-            id=header.id,
+            id=header.token,
             n=header.n,
             nonce=delivery.nonce,
             lease=knobs.lease,

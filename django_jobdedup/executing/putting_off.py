@@ -13,8 +13,9 @@ from typing import Any, Final, Never
 
 from celery.exceptions import Ignore, Reject
 
-from django_jobdedup.call import HEADER, NONCE, Execution, untouched
+from django_jobdedup.call import Execution, untouched
 from django_jobdedup.executing.broker import longest_sleep
+from django_jobdedup.header import HEADER, NONCE
 from django_jobdedup.middleware.base import NotStarted
 
 logger = logging.getLogger("django_jobdedup")

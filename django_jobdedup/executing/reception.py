@@ -10,10 +10,10 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django_jobdedup.call import HEADER, NONCE, Header
 from django_jobdedup.executing.adoption import adopted
 from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.nonce import new_nonce
+from django_jobdedup.header import HEADER, NONCE, Header
 from django_jobdedup.middleware.releasing import copies_live
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.record import Ref
@@ -46,7 +46,7 @@ class Delivery:
     def token(self) -> Token:
         """Return what renews and finishes this delivery."""
         header = self.header
-        return Token(Ref(header.shard, header.fingerprint), header.id, self.nonce, header.knobs.lease)
+        return Token(Ref(header.shard, header.fingerprint), header.token, self.nonce, header.knobs.lease)
 
 
 def receive(request: Any) -> Delivery | None:

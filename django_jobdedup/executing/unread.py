@@ -11,8 +11,9 @@ from typing import Any
 from celery.worker.consumer import Consumer
 
 from django_jobdedup import signals
-from django_jobdedup.call import HEADER, Ending, Header
+from django_jobdedup.call import Ending
 from django_jobdedup.executing.broker import visibility_timeout
+from django_jobdedup.header import HEADER, Header
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.releasing import copies_live
 

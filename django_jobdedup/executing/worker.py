@@ -10,7 +10,7 @@ from celery import signals as celery_signals
 from celery.worker import state
 
 from django_jobdedup import signals
-from django_jobdedup.call import HEADER, NONCE, Ending, Header
+from django_jobdedup.call import Ending
 from django_jobdedup.executing import unread
 from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.lease import Dying, keeper
@@ -19,6 +19,7 @@ from django_jobdedup.executing.reception import Delivery, receive
 from django_jobdedup.executing.requests import remember, requests_of
 from django_jobdedup.executing.startup import check_startup
 from django_jobdedup.executing.wrapper import wrap_tasks
+from django_jobdedup.header import HEADER, NONCE, Header
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.releasing import copies_live
 

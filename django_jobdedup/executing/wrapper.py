@@ -14,12 +14,13 @@ from typing import Any, Never
 from celery.exceptions import Ignore, Reject
 
 from django_jobdedup import signals
-from django_jobdedup.call import HEADER, NONCE, Ending, Execution, Header, Running, in_body, running
+from django_jobdedup.call import Ending, Execution, Running, in_body, running
 from django_jobdedup.conf import conf
 from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.endings import failed, succeeded
 from django_jobdedup.executing.nonce import new_nonce
 from django_jobdedup.executing.putting_off import put_off
+from django_jobdedup.header import HEADER, NONCE, Header
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.base import NotStarted
 from django_jobdedup.middleware.releasing import copies_live

@@ -30,9 +30,7 @@ def report(where: str, task: str, error: Exception) -> None:
     if len(_said) >= _KEPT:
         _said.clear()
     _said.add(said)
-    logger.error(
-        "%s goes without a lock: %s", *said, extra={"action": "mistake", "task": task}
-    )
+    logger.error("%s goes without a lock: %s", *said, extra={"action": "mistake", "task": task})
 
 
 def forget() -> None:

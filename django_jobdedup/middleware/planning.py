@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from django_jobdedup.call import HEADER, NONCE, Call, Header
+from django_jobdedup.call import Call
 from django_jobdedup.conf import conf
+from django_jobdedup.header import HEADER, NONCE, Header
 from django_jobdedup.middleware import mistake
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.policies.identity import identify
@@ -37,8 +38,6 @@ def plan(call: Call) -> Plan:
         return _plan_again(call, call.again)
     if call.policy is BYPASS:
         return Plan(call, Outcome.BYPASSED, Header(id=call.id))
-    if call.observed:
-        return Plan(call, Outcome.OBSERVED)
     if not isinstance(call.policy, Unique):
         return Plan(call, Outcome.UNKNOWN)
     try:
@@ -55,7 +54,9 @@ def _plan_new(call: Call, policy: Unique) -> Plan:
     if identity is None:  # unknown here: the worker, who knows the signature, does it on reception
         return Plan(call, Outcome.UNKNOWN)
     knobs = policy.knobs(identity.lock_name)
-    header = Header(call.id, identity.shard, ((identity.fingerprint, knobs),))
+    header = Header(call.id, identity.shard, ((identity.fingerprint, knobs),), life=call.life)
+    if call.observed:  # nothing is locked; a worker that knows the header keeps equal runs apart
+        return Plan(call, Outcome.OBSERVED, replace(header, at=time.time()))
     if not knobs.at_dispatch:  # no store is asked, so this clock has to tell the age of the message
         return Plan(call, Outcome.ACCEPTED, replace(header, at=time.time()))
     return Plan(call, Outcome.ACCEPTED, header, request_for(call, header))
@@ -75,7 +76,7 @@ def request_for(call: Call, header: Header, *, again: bool = False, received: bo
     fingerprint, knobs = header.locks[0]
     return Acquire(
         Ref(header.shard, fingerprint),
-        header.id,
+        header.token,
         counts=knobs.counts,
         limit=knobs.limit,
         due_in=call.due_in,

@@ -6,8 +6,9 @@ import logging
 from dataclasses import replace
 from typing import Any, Final
 
-from django_jobdedup.call import Call, Header
+from django_jobdedup.call import Call
 from django_jobdedup.exceptions import DuplicateDispatch
+from django_jobdedup.header import Header, task_id_of
 from django_jobdedup.middleware.planning import with_header
 from django_jobdedup.middleware.verdict import Verdict
 from django_jobdedup.outcomes import Outcome, PutOff, Refuse, Suppress
@@ -24,14 +25,14 @@ STATES: Final = {"P": "being queued", "W": "waiting", "R": "running", "K": "kept
 def refuse(call: Call, header: Header, held: Held) -> Verdict:
     """Let the strategy decide; a call that somebody waits for is never dropped."""
     fingerprint = header.locks[0][0]
-    if call.promised:
+    if call.promised and not _is_repeated(call, held):
         return Verdict(with_header(call, header), Outcome.BYPASSED, fingerprint=fingerprint)
     assert isinstance(call.policy, Unique)  # noqa: S101 - an id that is published again is never refused
     decision = call.policy.dispatch_strategy.decide(_describe(call, fingerprint, held))
     if isinstance(decision, PutOff):
         later = with_header(_delayed(call, decision.after), header)
         return Verdict(later, Outcome.RESCHEDULED, fingerprint=fingerprint)
-    verdict = Verdict(call, Outcome.SUPPRESSED, False, None, held.id, fingerprint)
+    verdict = Verdict(call, Outcome.SUPPRESSED, False, None, task_id_of(held.id), fingerprint)
     if isinstance(decision, Refuse):
         return _raise(verdict, held)
     if isinstance(decision, Suppress) and decision.log:
@@ -39,13 +40,22 @@ def refuse(call: Call, header: Header, held: Held) -> Verdict:
     return verdict
 
 
+def _is_repeated(call: Call, held: Held) -> bool:
+    """Whether the caller has given the id of the very job that holds the lock: its result is that one's.
+
+    Not where more hangs on this call than its id: a chain would lose its next step.
+    """
+    alone = not any(call.options.get(name) for name in ("chain", "chord", "group_id", "link", "link_error"))
+    return alone and task_id_of(held.id) == call.id
+
+
 def _raise(verdict: Verdict, held: Held) -> Verdict:
     if verdict.call.by_celery:  # an error here would fail a parent that already ran, or beat
         _log(verdict, held)
         return verdict
     error = DuplicateDispatch(
-        f"{verdict.call.task} was not queued: job {held.id} holds its lock ({STATES[held.state]}).",
-        holder_id=held.id,
+        f"{verdict.call.task} was not queued: job {verdict.holder_id} holds its lock ({STATES[held.state]}).",
+        holder_id=verdict.holder_id,
         fingerprint=verdict.fingerprint,
     )
     return replace(verdict, error=error)
@@ -54,7 +64,7 @@ def _raise(verdict: Verdict, held: Held) -> Verdict:
 def _describe(call: Call, fingerprint: str, held: Held) -> Conflict:
     return Conflict(
         side="dispatch",
-        holder_id=held.id,
+        holder_id=task_id_of(held.id),
         state=held.state,
         since=held.since,
         until=held.until,
@@ -76,8 +86,8 @@ def _log(verdict: Verdict, held: Held) -> None:
     logger.warning(
         "%s was not queued: job %s holds lock %s (%s)",
         verdict.call.task,
-        held.id,
+        verdict.holder_id,
         verdict.fingerprint[:12],
         STATES[held.state],
-        extra={"action": "suppressed", "task": verdict.call.task, "holder_id": held.id},
+        extra={"action": "suppressed", "task": verdict.call.task, "holder_id": verdict.holder_id},
     )

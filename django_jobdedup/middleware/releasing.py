@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from django_jobdedup import signals
-from django_jobdedup.call import Ending, Execution, Knobs, running
+from django_jobdedup.call import Ending, Execution, running
+from django_jobdedup.header import Knobs
 from django_jobdedup.middleware.base import NotStarted
 from django_jobdedup.outcomes import How, Start
 from django_jobdedup.stores.handler import stores
@@ -96,7 +97,7 @@ def copies_live(knobs: Knobs, visibility: float) -> float:
 def _finish(ending: Ending, *, protected: bool) -> bool:
     header, how = ending.header, ending.how
     assert how is not None  # noqa: S101 - callers have looked
-    token = Token(Ref(header.shard, header.fingerprint), header.id, ending.nonce, header.knobs.lease)
+    token = Token(Ref(header.shard, header.fingerprint), header.token, ending.nonce, header.knobs.lease)
     request = Finish(token, header.n, how, ending.marker_ttl, header.knobs.name, ending.counted)
     answer = stores[header.knobs.store].finish(request)
     if isinstance(answer, NotMine) and protected:
@@ -115,7 +116,7 @@ def _withdraw(ending: Ending) -> bool:
     header = ending.header
     ref = Ref(header.shard, header.fingerprint)
     answer = stores[header.knobs.store].withdraw(
-        Withdraw(ref, header.id, n=header.n, waiting=True, marker_ttl=ending.marker_ttl)
+        Withdraw(ref, header.token, n=header.n, waiting=True, marker_ttl=ending.marker_ttl)
     )
     if isinstance(answer, Gone) and ending.nonce:
         return _finish(replace(ending, how=How.RELEASE), protected=False)

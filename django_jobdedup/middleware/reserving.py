@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django_jobdedup.call import Call, Header
+from django_jobdedup.call import Call
 from django_jobdedup.exceptions import StoreUnavailable
+from django_jobdedup.header import Header
 from django_jobdedup.middleware import mistake
 from django_jobdedup.middleware.base import Seat
 from django_jobdedup.middleware.planning import Plan, with_header
@@ -77,7 +78,7 @@ def _decide(item: Plan, answer: AcquireResult) -> Verdict:
     if isinstance(answer, Acquired):
         header = header.accepted(answer.at)
         fingerprint, knobs = header.locks[0]
-        seat = Seat(knobs.store, header.shard, fingerprint, call.id)
+        seat = Seat(knobs.store, header.shard, fingerprint, header.token)
         call = with_header(call, header, reserved=True)
         return Verdict(call, Outcome.ACCEPTED, True, seat, "", fingerprint)
     if isinstance(answer, Outside):

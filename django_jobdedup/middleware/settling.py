@@ -21,7 +21,7 @@ Publish = Callable[[Sequence[Call]], list[Dispatch]]
 
 def settle(verdict: Verdict, sent: Dispatch, publish: Publish) -> Dispatch:
     """Join the verdict with what the publish answered."""
-    if isinstance(sent.error, OperationalError | OSError) and verdict.fingerprint:
+    if isinstance(sent.error, OperationalError | OSError) and _is_claimed(verdict):
         # Perhaps the message went out. With a lock the same id is safe to send again: each copy is
         # claimed, one runs. Without one nobody would notice the second copy.
         sent = _again(verdict, publish)
@@ -32,6 +32,10 @@ def settle(verdict: Verdict, sent: Dispatch, publish: Publish) -> Dispatch:
         _give_back(verdict, None)
         return sent
     return Dispatch(sent.call, verdict.outcome, sent.id, verdict.fingerprint, sent.result)
+
+
+def _is_claimed(verdict: Verdict) -> bool:
+    return bool(verdict.fingerprint) and verdict.outcome is not Outcome.OBSERVED
 
 
 def _again(verdict: Verdict, publish: Publish) -> Dispatch:

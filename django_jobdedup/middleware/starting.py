@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Never
 
-from django_jobdedup.call import Execution, Header, Knobs, running
+from django_jobdedup.call import Execution, running
 from django_jobdedup.exceptions import PolicyError
+from django_jobdedup.header import Header, Knobs, task_id_of
 from django_jobdedup.middleware.base import NotStarted
 from django_jobdedup.middleware.releasing import copies_live
 from django_jobdedup.outcomes import PutOff, Start, Suppress
@@ -60,7 +61,7 @@ def _request(execution: Execution) -> Claim:
     header, knobs = execution.header, execution.header.knobs
     return Claim(
         ref=Ref(header.shard, header.fingerprint),
-        id=header.id,
+        id=header.token,
         n=header.n,
         nonce=execution.nonce,
         lease=knobs.lease,
@@ -77,19 +78,19 @@ def _request(execution: Execution) -> Claim:
 def _elsewhere(execution: Execution, answer: Busy | Done | Superseded | Early | Exhausted) -> Never:
     """Another delivery or job speaks for this one, or its time has not come."""
     if isinstance(answer, Superseded):
-        raise NotStarted(Start.SUPERSEDED, by=answer.by)
+        raise NotStarted(Start.SUPERSEDED, by=task_id_of(answer.by))
     if isinstance(answer, Busy | Early):
-        raise NotStarted(Start.PUT_OFF, by=getattr(answer, "by", ""), after=answer.retry_in)
+        raise NotStarted(Start.PUT_OFF, by=task_id_of(getattr(answer, "by", "")), after=answer.retry_in)
     raise NotStarted(Start.DONE)
 
 
 def _closed_gate(execution: Execution, busy: Busy) -> Never:
     """Another job of this lock runs: the strategy decides. Raises NotStarted."""
-    header, knobs = execution.header, execution.header.knobs
+    header, knobs, by = execution.header, execution.header.knobs, task_id_of(busy.by)
     decision = _strategy_of(knobs).decide(
         Conflict(
             side="execution",
-            holder_id=busy.by,
+            holder_id=by,
             state="R",
             retry_in=busy.retry_in,
             put_offs=header.put_offs,
@@ -98,20 +99,20 @@ def _closed_gate(execution: Execution, busy: Busy) -> Never:
         )
     )
     if isinstance(decision, PutOff):
-        raise NotStarted(Start.PUT_OFF, by=busy.by, after=decision.after, strategy=True)
+        raise NotStarted(Start.PUT_OFF, by=by, after=decision.after, strategy=True)
     if isinstance(decision, Suppress) and decision.log:
-        log_suppressed(execution.task, header, busy.by)
+        log_suppressed(execution.task, header, by)
     # Closed for good before it ends as "suppressed", so that no later copy runs after all.
     stores[knobs.store].withdraw(
         Withdraw(
             Ref(header.shard, header.fingerprint),
-            header.id,
+            header.token,
             n=header.n,
             waiting=True,
             marker_ttl=copies_live(knobs, execution.visibility),
         )
     )
-    raise NotStarted(Start.SUPPRESSED, by=busy.by)
+    raise NotStarted(Start.SUPPRESSED, by=by)
 
 
 def log_suppressed(task: str, header: Header, holder_id: str) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Never
 
-from django_jobdedup.call import Knobs
 from django_jobdedup.conf import Duration
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.fingerprint.key import Key
 from django_jobdedup.fingerprint.scope import Scope
+from django_jobdedup.header import Knobs
 from django_jobdedup.lock_types.base import LockType
 from django_jobdedup.lock_types.registry import LOCK_TYPES
 from django_jobdedup.policies.conflicts import OnConflict, check_on_conflict, strategy_at

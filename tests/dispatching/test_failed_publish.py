@@ -195,9 +195,9 @@ def test_a_retry_that_cannot_be_published_keeps_the_seat_that_runs(
 
 
 def _header_of(result: Any) -> dict[str, Any]:
-    from django_jobdedup.call import Header
     from django_jobdedup.conf import conf
     from django_jobdedup.fingerprint.digest import shard_of
+    from django_jobdedup.header import Header
     from django_jobdedup.policies.resolve import policy_of
     from django_jobdedup.policies.unique import Unique
 

@@ -106,6 +106,7 @@ def test_a_second_dispatch_of_one_given_id_runs_once(node: Worker, diary: Journa
     task_id = uuid()
     results = [tasks.until_executed.apply_async((key, 0.3), task_id=task_id) for _ in range(2)]
     assert {result.id for result in results} == {task_id}
+    assert [result.duplicate for result in results] == [False, True]
     assert app.AsyncResult(task_id).get(timeout=WAIT) == key
     again = tasks.until_executed.delay(key)
     assert again.get(timeout=WAIT) == key

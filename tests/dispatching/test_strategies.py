@@ -141,9 +141,7 @@ def test_a_call_that_is_wrong_never_fails_the_parent_whose_callback_it_is(
     assert parent.get(timeout=10) == key
     wait_for(lambda: [run for run in diary.runs() if run.key.startswith("variadic") and key in run.key], 10)
     assert parent.state == "SUCCESS"
-    assert re.search(
-        rf"ERROR.*{jobs.variadic.name} goes without a lock: .*nonsense", node.log
-    )
+    assert re.search(rf"ERROR.*{jobs.variadic.name} goes without a lock: .*nonsense", node.log)
     assert "internal error in" not in node.log
 
 

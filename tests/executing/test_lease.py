@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from django_jobdedup.call import Header, Knobs
 from django_jobdedup.executing.lease import RENEWALS, SLOWEST, LeaseKeeper
 from django_jobdedup.executing.processes import is_alive, is_gone
 from django_jobdedup.executing.reception import Delivery
+from django_jobdedup.header import Header, Knobs
 from testproject.celery import app
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.journal import Journal

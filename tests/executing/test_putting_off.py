@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from kombu.exceptions import OperationalError
 
-from django_jobdedup.call import Execution, Header
+from django_jobdedup.call import Execution
 from django_jobdedup.executing import putting_off
 from django_jobdedup.executing.broker import longest_sleep, visibility_timeout
+from django_jobdedup.header import Header
 from testproject.celery import app
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.journal import Journal

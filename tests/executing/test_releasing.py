@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_jobdedup.call import Call, Execution, Header, Knobs, Running, running
+from django_jobdedup.call import Call, Execution, Running, running
+from django_jobdedup.header import Header, Knobs
 from django_jobdedup.middleware.base import NotStarted
 from django_jobdedup.middleware.locking import LockingMiddleware
 from django_jobdedup.middleware.planning import plan

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from kombu.exceptions import EncodeError
 
-from django_jobdedup.call import HEADER
+from django_jobdedup.header import HEADER
 from testproject.celery import app
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.waiting import wait_for

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from django_jobdedup.call import HEADER
+from django_jobdedup.header import HEADER
 from tests.rig.beat import WITHOUT_TASKS, Beat
 from tests.rig.process import ROOT
 from tests.rig.waiting import wait_for

@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from django_jobdedup import call
+from django_jobdedup import header
 from django_jobdedup.exceptions import FingerprintError
 from django_jobdedup.fingerprint.digest import FORMAT, describe, fingerprint, shard_of, text_of
 
@@ -23,7 +23,7 @@ def test_the_text_begins_with_the_version_and_holds_all_parts() -> None:
 
 
 def test_the_header_names_the_same_version() -> None:
-    assert call.FORMAT == FORMAT
+    assert header.FORMAT == FORMAT
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_jobdedup.call import Knobs
+from django_jobdedup.header import Knobs
 from django_jobdedup.policies.options import READERS, UNSET
 from django_jobdedup.policies.unique import Unique
 from django_jobdedup.strategies.log import Log

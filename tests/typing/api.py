@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from django_jobdedup import PolicyError, Reschedule, Unique
-from django_jobdedup.call import Knobs
+from django_jobdedup.header import Knobs
 from django_jobdedup.policies.resolve import BYPASS, UNSET, Bypass, check_against, policy_of, resolve
 from django_jobdedup.strategies.base import Conflict, Strategy
 
