@@ -402,3 +402,11 @@ def test_a_closed_store_opens_again(store: RedisStore) -> None:
     first = store.line.client.ask("CLIENT", "ID")
     store.close()
     assert store.line.client.ask("CLIENT", "ID") != first
+
+
+def test_a_complaint_of_a_script_is_no_reason_to_leave_the_server_alone(store: RedisStore) -> None:
+    """One call answers Unavailable; the next one is asked all the same."""
+    store.line.scripts.text["claim"] = "return redis.error_reply('ERR compare nil with number')"
+    store.line.scripts.sha["claim"] = "0" * 40
+    assert isinstance(store.claim(Claim(REF, "a", 0, "x")), Unavailable)
+    assert isinstance(store.acquire(Acquire(REF, "a")), Acquired)

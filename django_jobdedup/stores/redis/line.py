@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from redis.exceptions import DataError, RedisError
+from redis.exceptions import DataError, RedisError, ResponseError
 
 from django_jobdedup import signals
 from django_jobdedup.stores.breaker import Breaker
@@ -75,7 +75,8 @@ class Line:
         if isinstance(error, DataError):
             raise error  # a value that is none of the contract's: our caller's mistake, not the store's
         words = f"{type(error).__name__}: {error}"
-        self.breaker.failed(words)
+        if type(error) is not ResponseError:  # that is a script's own complaint: the server is well
+            self.breaker.failed(words)
         signals.send(signals.store_unavailable, None, store=self.store, verb=verb, error=words)
         return Unavailable(words)
 
