@@ -32,13 +32,15 @@ class Arguments(dict[str, object]):
 class Shape:
     """What binding needs of a signature.
 
-    ``template`` maps each name to its default, required ones to a sentinel. ``plain``: only parameters
-    that can be given by keyword, so that binding is two dict updates.
+    ``template`` maps each name to its default, required ones to a sentinel. ``nameless``: given by
+    position only. ``plain``: only parameters that can be given by keyword, so that binding is two dict
+    updates.
     """
 
     signature: inspect.Signature
     template: dict[str, object]
     positional: tuple[str, ...]
+    nameless: frozenset[str]
     required: tuple[str, ...]
     rest: str | None
     plain: bool
@@ -79,6 +81,7 @@ def _read(function: Callable[..., object]) -> Shape | None:
         signature=signature,
         template=template,
         positional=tuple(p.name for p in parameters if p.kind is _KINDS.POSITIONAL_OR_KEYWORD),
+        nameless=frozenset(p.name for p in parameters if p.kind is _KINDS.POSITIONAL_ONLY),
         required=tuple(name for name, default in template.items() if default is _MISSING),
         rest=next((p.name for p in parameters if p.kind is _KINDS.VAR_KEYWORD), None),
         plain=kinds <= {_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY},
@@ -129,6 +132,8 @@ def _thoroughly(
     except TypeError:
         _call_hollow(function, args, kwargs)
         raise  # pragma: no cover - both read one signature; should they disagree, this one stands
+    if shape.rest is None and not shape.nameless.isdisjoint(kwargs):
+        _call_hollow(function, args, kwargs)  # Python 3.13 binds these where a call refuses them
     bound.apply_defaults()
     return Arguments(bound.arguments, shape.rest)
 
