@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 import redis
 
+from django_jobdedup import Unique
+from django_jobdedup.conf import conf
+from django_jobdedup.fingerprint.digest import shard_of
+from django_jobdedup.header import HEADER, Header
+from django_jobdedup.policies.resolve import policy_of
 from testproject.celery import app
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.journal import Journal
@@ -106,12 +111,15 @@ def test_suppressed_is_told(scene: Scene) -> None:
     assert (line["decision"], line["by"]) == ("suppressed", first.id)
 
 
-def test_done_is_told_for_a_second_message_of_an_ended_id(scene: Scene) -> None:
-    key, id = new_key(), f"twice-{new_key()}"
-    send_raw(tasks.early.name, key, task_id=id)
-    scene.wait(id, "lock_released")
-    send_raw(tasks.early.name, key, task_id=id)
-    lines = scene.wait(id, "execution_decided", 2)
+def test_done_is_told_for_a_late_copy_of_a_message(scene: Scene) -> None:
+    key, name = new_key(), tasks.early.name
+    first = tasks.early.delay(key)
+    scene.wait(first.id, "lock_released")
+    policy = policy_of(name, tasks.early.unique)
+    assert isinstance(policy, Unique)
+    header = Header(first.id, shard_of(name, conf.SHARDS), ((first.fingerprint, policy.knobs(name)),))
+    send_raw(name, key, task_id=first.id, headers={HEADER: header.encode()})
+    lines = scene.wait(first.id, "execution_decided", 2)
     assert [line["decision"] for line in lines] == ["run", "done"]
 
 
