@@ -45,6 +45,8 @@ class Demo:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # A test run in the background of a shell inherits an ignored SIGINT, and would pass it on.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
         self.family: set[psutil.Process] = set()
 
