@@ -11,11 +11,10 @@ import time
 
 from django_jobdedup import signals
 from django_jobdedup.executing.reception import Delivery
+from django_jobdedup.middleware.starting import claim_request
 from django_jobdedup.stores.base import Store
 from django_jobdedup.stores.handler import stores
-from django_jobdedup.stores.process import process_name
 from django_jobdedup.stores.record import Record
-from django_jobdedup.stores.requests import Claim
 from django_jobdedup.stores.results import Claimed, Done, Unavailable
 
 logger = logging.getLogger("django_jobdedup")
@@ -65,19 +64,4 @@ def _has_ended(record: Record, delivery: Delivery) -> bool:
 
 def _claim_again(store: Store, delivery: Delivery) -> object:
     """Claim with the nonce of the delivery that runs: refused when anybody else runs by now."""
-    header, knobs = delivery.header, delivery.header.knobs
-    return store.claim(
-        Claim(
-            ref=delivery.token.ref,
-            id=header.token,
-            n=header.n,
-            nonce=delivery.nonce,
-            lease=knobs.lease,
-            ttl=knobs.ttl,
-            late=delivery.late_for,
-            gate=knobs.gate,
-            by=process_name(),
-            name=knobs.name,
-            counted=False,
-        )
-    )
+    return store.claim(claim_request(delivery.header, delivery.nonce, delivery.late_for, counted=False))

@@ -42,7 +42,9 @@ def claim(execution: Execution) -> Claimed | None:
     header = execution.header
     if header.refused_by:
         raise NotStarted(Start.SUPPRESSED, by=header.refused_by)
-    answer = stores[header.knobs.store].claim(_request(execution))
+    answer = stores[header.knobs.store].claim(
+        claim_request(header, execution.nonce, execution.late_for, counted=execution.counted)
+    )
     if isinstance(answer, Claimed):
         current = running.get()
         if current is not None:
@@ -57,21 +59,22 @@ def claim(execution: Execution) -> Claimed | None:
     _elsewhere(execution, answer)
 
 
-def _request(execution: Execution) -> Claim:
-    header, knobs = execution.header, execution.header.knobs
+def claim_request(header: Header, nonce: str, late_for: float, *, counted: bool) -> Claim:
+    """Return the request for the running seat of one delivery."""
+    knobs = header.knobs
     return Claim(
         ref=Ref(header.shard, header.fingerprint),
         id=header.token,
         n=header.n,
-        nonce=execution.nonce,
+        nonce=nonce,
         lease=knobs.lease,
         ttl=knobs.ttl,
-        late=execution.late_for,
+        late=late_for,
         gate=knobs.gate,
         max_starts=knobs.max_starts,
         by=process_name(),
         name=knobs.name,
-        counted=execution.counted,
+        counted=counted,
     )
 
 
