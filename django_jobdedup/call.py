@@ -6,13 +6,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from django_jobdedup.header import Header
 from django_jobdedup.outcomes import How
 
 if TYPE_CHECKING:
     from django_jobdedup.policies.resolve import Policy
+
+#: Options with which Celery hangs other work on the end of a call.
+HANGING: Final = ("chain", "chord", "group_id", "link", "link_error")
 
 
 @dataclass(frozen=True, slots=True)

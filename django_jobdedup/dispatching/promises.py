@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from celery.signals import beat_embedded_init, beat_init
 
-from django_jobdedup.call import in_body
+from django_jobdedup.call import HANGING, in_body
 
 #: Options with which Celery makes somebody wait for this id, or hang work on its end.
-PROMISES: Final = ("task_id", "chain", "chord", "group_id", "link", "link_error")
+PROMISES: Final = ("task_id", *HANGING)
 _PROMISES: Final = frozenset(PROMISES)
 #: Header that Celery's beat adds to what it sends.
 BEAT_HEADER = "celery_beat_task"

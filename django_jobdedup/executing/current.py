@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from django_jobdedup.call import running
 from django_jobdedup.exceptions import LockLost
+from django_jobdedup.middleware.addressing import token_of
 from django_jobdedup.stores.handler import stores
-from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Token
 from django_jobdedup.stores.results import Lost
 
@@ -47,7 +47,5 @@ def current_lock() -> CurrentLock | None:
     if current is None or not current.protected:
         return None
     header = current.execution.header
-    token = Token(
-        Ref(header.shard, header.fingerprint), header.token, current.execution.nonce, header.knobs.lease
-    )
+    token = token_of(header, current.execution.nonce)
     return CurrentLock(header.fingerprint, header.id, current.fence, header.knobs.store, token)

@@ -6,9 +6,30 @@ from typing import Any
 
 from celery.exceptions import Ignore, Reject, Retry
 
-from django_jobdedup.call import Running
-from django_jobdedup.header import Knobs
+from django_jobdedup.call import Ending, Running
+from django_jobdedup.executing.broker import visibility_timeout
+from django_jobdedup.header import Header, Knobs
+from django_jobdedup.middleware import stack
+from django_jobdedup.middleware.releasing import copies_live
 from django_jobdedup.outcomes import How
+
+
+def unseen(
+    app: Any, task: str, header: Header, reason: str, *, nonce: str = "", ahead: float = 0.0
+) -> Ending:
+    """Return the ending of a delivery that no body saw the end of.
+
+    The closed id is remembered for as long as a copy may come, ``ahead`` seconds longer.
+    """
+    return Ending(
+        task=task,
+        id=header.id,
+        header=header,
+        nonce=nonce,
+        reason=reason,
+        marker_ttl=ahead + copies_live(header.knobs, visibility_timeout(app)),
+        counted=stack.counts_in_store(),
+    )
 
 
 def succeeded(current: Running) -> tuple[How, str]:

@@ -14,9 +14,9 @@ from django_jobdedup.executing.adoption import adopted
 from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.nonce import new_nonce
 from django_jobdedup.header import HEADER, NONCE, Header
+from django_jobdedup.middleware.addressing import token_of
 from django_jobdedup.middleware.releasing import copies_live
 from django_jobdedup.stores.handler import stores
-from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Token
 
 logger = logging.getLogger("django_jobdedup")
@@ -45,8 +45,7 @@ class Delivery:
     @property
     def token(self) -> Token:
         """Return what renews and finishes this delivery."""
-        header = self.header
-        return Token(Ref(header.shard, header.fingerprint), header.token, self.nonce, header.knobs.lease)
+        return token_of(self.header, self.nonce)
 
 
 def receive(request: Any) -> Delivery | None:

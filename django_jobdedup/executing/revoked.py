@@ -12,11 +12,9 @@ from typing import Any
 
 from celery.worker import state
 
-from django_jobdedup.call import Ending
-from django_jobdedup.executing.broker import visibility_timeout
+from django_jobdedup.executing.endings import unseen
 from django_jobdedup.executing.reception import delivery_of
 from django_jobdedup.middleware import stack
-from django_jobdedup.middleware.releasing import copies_live
 
 
 def end_revoked(requests: Iterable[Any]) -> None:
@@ -30,15 +28,6 @@ def end_revoked(requests: Iterable[Any]) -> None:
         if delivery is None or delivery.ending or request.id not in state.revoked:
             continue
         delivery.ending = True
-        header, task = delivery.header, request.task
+        task = request.task
         ahead = max(0.0, request.eta.timestamp() - time.time()) if request.eta else 0.0
-        stack.ended(
-            Ending(
-                task=task.name,
-                id=header.id,
-                header=header,
-                reason="revoked",
-                marker_ttl=ahead + copies_live(header.knobs, visibility_timeout(task.app)),
-                counted=stack.counts_in_store(),
-            )
-        )
+        stack.ended(unseen(task.app, task.name, delivery.header, "revoked", ahead=ahead))

@@ -11,11 +11,9 @@ from typing import Any
 from celery.worker.consumer import Consumer
 
 from django_jobdedup import signals
-from django_jobdedup.call import Ending
-from django_jobdedup.executing.broker import visibility_timeout
+from django_jobdedup.executing.endings import unseen
 from django_jobdedup.header import HEADER, Header
 from django_jobdedup.middleware import stack
-from django_jobdedup.middleware.releasing import copies_live
 
 
 def on_rejected(sender: Any, message: Any, **_: Any) -> None:
@@ -51,12 +49,4 @@ def _free(app: Any, message: Any, reason: str) -> None:
     header = Header.decode(headers.get(HEADER))
     if header is None or not header.locks:
         return
-    stack.ended(
-        Ending(
-            task=str(headers.get("task", "")),
-            id=header.id,
-            header=header,
-            reason=reason,
-            marker_ttl=copies_live(header.knobs, visibility_timeout(app)),
-        )
-    )
+    stack.ended(unseen(app, str(headers.get("task", "")), header, reason))

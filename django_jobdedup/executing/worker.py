@@ -12,7 +12,7 @@ from celery.worker import state
 from django_jobdedup import signals
 from django_jobdedup.call import Ending
 from django_jobdedup.executing import unread
-from django_jobdedup.executing.broker import visibility_timeout
+from django_jobdedup.executing.endings import unseen
 from django_jobdedup.executing.lease import Dying, keeper
 from django_jobdedup.executing.presence import presence
 from django_jobdedup.executing.reception import Delivery, receive
@@ -21,7 +21,6 @@ from django_jobdedup.executing.startup import check_startup
 from django_jobdedup.executing.wrapper import wrap_tasks
 from django_jobdedup.header import HEADER, NONCE, Header
 from django_jobdedup.middleware import stack
-from django_jobdedup.middleware.releasing import copies_live
 
 
 class MainProcess:
@@ -90,7 +89,7 @@ def on_revoked(sender: Any, request: Any, terminated: bool = False, expired: boo
     if header is None or not header.locks:
         return
     reason = "terminated" if terminated else "expired" if expired else "revoked"
-    ending = _ending(sender, header, request.get(NONCE) or "", reason)
+    ending = unseen(sender.app, sender.name, header, reason, nonce=request.get(NONCE) or "")
     found = _find(header.id, ending.nonce)
     if found is not None and found[1].ending:
         return  # told before, while the message waited here
@@ -113,25 +112,14 @@ def on_failure(sender: Any, task_id: str, exception: Any = None, **_: Any) -> No
     reason = "timeout" if isinstance(exception, TimeLimitExceeded) else "lost"
     for request, delivery in requests_of(task_id):
         if request not in state.active_requests and not delivery.ending:
-            _when_gone(_ending(sender, delivery.header, delivery.nonce, reason), (request, delivery))
+            ending = unseen(sender.app, sender.name, delivery.header, reason, nonce=delivery.nonce)
+            _when_gone(ending, (request, delivery))
 
 
 def _comes_again(task: Any) -> bool:
     """Whether a message that hit its hard limit goes back to the broker: its seat waits for it."""
     acks = getattr(task, "acks_on_timeout", None)  # Celery 5.7; before, one option for failure and timeout
     return bool(task.acks_late) and not (task.acks_on_failure_or_timeout if acks is None else acks)
-
-
-def _ending(task: Any, header: Header, nonce: str, reason: str) -> Ending:
-    return Ending(
-        task=task.name,
-        id=header.id,
-        header=header,
-        nonce=nonce,
-        reason=reason,
-        marker_ttl=copies_live(header.knobs, visibility_timeout(task.app)),
-        counted=stack.counts_in_store(),
-    )
 
 
 def _find(task_id: str, nonce: str) -> tuple[Any, Delivery] | None:

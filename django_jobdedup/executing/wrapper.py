@@ -14,10 +14,10 @@ from typing import Any, Never
 from celery.exceptions import Ignore, Reject
 
 from django_jobdedup import signals
-from django_jobdedup.call import Ending, Execution, Running, in_body, running
+from django_jobdedup.call import Execution, Running, in_body, running
 from django_jobdedup.conf import conf
 from django_jobdedup.executing.broker import visibility_timeout
-from django_jobdedup.executing.endings import failed, succeeded
+from django_jobdedup.executing.endings import failed, succeeded, unseen
 from django_jobdedup.executing.nonce import new_nonce
 from django_jobdedup.executing.putting_off import put_off
 from django_jobdedup.header import HEADER, NONCE, Header
@@ -96,18 +96,8 @@ def _guarded(task: Any, header: Header, body: Callable[[], Any]) -> Any:
 
 def _end(execution: Execution) -> None:
     """Free the seat of a job that ends before its body."""
-    marker_ttl = copies_live(execution.header.knobs, execution.visibility)
-    stack.ended(
-        Ending(
-            task=execution.task,
-            id=execution.id,
-            header=execution.header,
-            nonce=execution.nonce,
-            reason="failure",
-            marker_ttl=marker_ttl,
-            counted=execution.counted,
-        )
-    )
+    app = execution.task_object.app
+    stack.ended(unseen(app, execution.task, execution.header, "failure", nonce=execution.nonce))
 
 
 def execution_of(task: Any, header: Header) -> Execution:

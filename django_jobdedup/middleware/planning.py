@@ -55,11 +55,12 @@ def _plan_new(call: Call, policy: Unique) -> Plan:
         return Plan(call, Outcome.UNKNOWN)
     knobs = policy.knobs(identity.lock_name)
     header = Header(call.id, identity.shard, ((identity.fingerprint, knobs),), life=call.life)
-    if call.observed:  # nothing is locked; a worker that knows the header keeps equal runs apart
-        return Plan(call, Outcome.OBSERVED, replace(header, at=time.time()))
-    if not knobs.at_dispatch:  # no store is asked, so this clock has to tell the age of the message
-        return Plan(call, Outcome.ACCEPTED, replace(header, at=time.time()))
-    return Plan(call, Outcome.ACCEPTED, header, request_for(call, header))
+    if knobs.at_dispatch and not call.observed:
+        return Plan(call, Outcome.ACCEPTED, header, request_for(call, header))
+    # No store is asked, so this clock has to tell the age of the message. The header of an observed call
+    # takes nothing; a worker that knows it keeps equal runs apart.
+    outcome = Outcome.OBSERVED if call.observed else Outcome.ACCEPTED
+    return Plan(call, outcome, replace(header, at=time.time()))
 
 
 def _plan_again(call: Call, old: Header) -> Plan:

@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from typing import Any, Final
 
-from django_jobdedup.call import Call
+from django_jobdedup.call import HANGING, Call
 from django_jobdedup.exceptions import DuplicateDispatch
 from django_jobdedup.header import Header, task_id_of
 from django_jobdedup.middleware.planning import with_header
@@ -45,7 +45,7 @@ def _is_repeated(call: Call, held: Held) -> bool:
 
     Not where more hangs on this call than its id: a chain would lose its next step.
     """
-    alone = not any(call.options.get(name) for name in ("chain", "chord", "group_id", "link", "link_error"))
+    alone = not any(call.options.get(name) for name in HANGING)
     return alone and task_id_of(held.id) == call.id
 
 

@@ -8,12 +8,12 @@ from functools import partial
 from django_jobdedup import signals
 from django_jobdedup.call import Ending, Execution, running
 from django_jobdedup.header import Knobs
+from django_jobdedup.middleware.addressing import ref_of, token_of
 from django_jobdedup.middleware.base import NotStarted
 from django_jobdedup.outcomes import How, Start
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.later import Step, later
-from django_jobdedup.stores.record import Ref
-from django_jobdedup.stores.requests import Finish, Token, Withdraw
+from django_jobdedup.stores.requests import Finish, Withdraw
 from django_jobdedup.stores.results import Claimed, Gone, NotMine, Released, Unavailable
 
 #: How long an ended id is remembered when the broker cannot have copied it: publish retries, seconds.
@@ -97,8 +97,9 @@ def copies_live(knobs: Knobs, visibility: float) -> float:
 def _finish(ending: Ending, *, protected: bool) -> bool:
     header, how = ending.header, ending.how
     assert how is not None  # noqa: S101 - callers have looked
-    token = Token(Ref(header.shard, header.fingerprint), header.token, ending.nonce, header.knobs.lease)
-    request = Finish(token, header.n, how, ending.marker_ttl, header.knobs.name, ending.counted)
+    request = Finish(
+        token_of(header, ending.nonce), header.n, how, ending.marker_ttl, header.knobs.name, ending.counted
+    )
     answer = stores[header.knobs.store].finish(request)
     if isinstance(answer, NotMine) and protected:
         signals.send(signals.lock_lost, None, id=header.id, fingerprint=header.fingerprint)
@@ -114,9 +115,8 @@ def _withdraw(ending: Ending) -> bool:
     as a running one. Both are harmless when the seat is free already.
     """
     header = ending.header
-    ref = Ref(header.shard, header.fingerprint)
     answer = stores[header.knobs.store].withdraw(
-        Withdraw(ref, header.token, n=header.n, waiting=True, marker_ttl=ending.marker_ttl)
+        Withdraw(ref_of(header), header.token, n=header.n, waiting=True, marker_ttl=ending.marker_ttl)
     )
     if isinstance(answer, Gone) and ending.nonce:
         return _finish(replace(ending, how=How.RELEASE), protected=False)

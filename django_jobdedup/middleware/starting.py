@@ -8,12 +8,12 @@ from typing import Never
 from django_jobdedup.call import Execution, running
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.header import Header, Knobs, task_id_of
+from django_jobdedup.middleware.addressing import ref_of
 from django_jobdedup.middleware.base import NotStarted
 from django_jobdedup.middleware.releasing import copies_live
 from django_jobdedup.outcomes import PutOff, Start, Suppress
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.process import process_name
-from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Claim, Withdraw
 from django_jobdedup.stores.results import (
     Busy,
@@ -63,7 +63,7 @@ def claim_request(header: Header, nonce: str, late_for: float, *, counted: bool)
     """Return the request for the running seat of one delivery."""
     knobs = header.knobs
     return Claim(
-        ref=Ref(header.shard, header.fingerprint),
+        ref=ref_of(header),
         id=header.token,
         n=header.n,
         nonce=nonce,
@@ -108,7 +108,7 @@ def _closed_gate(execution: Execution, busy: Busy) -> Never:
     # Closed for good before it ends as "suppressed", so that no later copy runs after all.
     stores[knobs.store].withdraw(
         Withdraw(
-            Ref(header.shard, header.fingerprint),
+            ref_of(header),
             header.token,
             n=header.n,
             waiting=True,
