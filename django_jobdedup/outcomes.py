@@ -12,6 +12,8 @@ class Outcome(StrEnum):
     ACCEPTED = "accepted"
     SUPPRESSED = "suppressed"
     RESCHEDULED = "rescheduled"
+    #: Written in the caller's transaction; decided after its commit.
+    DEFERRED = "deferred"
     UNPROTECTED = "unprotected"
     OBSERVED = "observed"
     BYPASSED = "bypassed"

@@ -39,6 +39,8 @@ class Store(ABC):
     shards: int
     #: Whether a dispatch asks for a worker's presence before it locks.
     needs_presence: bool = True
+    #: Whether it keeps whole calls, see ``stores/durable.py``.
+    durable: bool = False
 
     def close(self) -> None:  # noqa: B027 - not every store holds anything
         """Give back what the store holds in this process, connections above all."""

@@ -28,7 +28,8 @@ class Acquire:
     start, ``pending`` the time within which the publish must be confirmed. ``again``: the message
     belongs to a job that was accepted before, so it is never refused. ``received``: the message
     exists already (it came without our header), so the holder waits at once. ``name`` is the lock
-    name, for people and counters; ``counted`` adds the answer to the counters.
+    name, for people and counters; ``counted`` adds the answer to the counters. ``call`` is the whole stored
+    call: a durable store keeps it, and its waiting seat is then an intent; other stores leave it alone.
     """
 
     ref: Ref
@@ -46,6 +47,7 @@ class Acquire:
     by: str = ""
     name: str = ""
     counted: bool = True
+    call: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Give a running seat back. ``marker_ttl``: how long the ended id is remembered, seconds."""
+    """Give a running seat back. ``marker_ttl``: how long the ended id is remembered, seconds.
+
+    ``reason`` is the ending in one word (``Ending.reason``); a durable store shows it to people.
+    """
 
     token: Token
     n: int
@@ -91,6 +96,7 @@ class Finish:
     marker_ttl: float = 60.0
     name: str = ""
     counted: bool = True
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

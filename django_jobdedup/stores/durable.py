@@ -1,0 +1,100 @@
+"""The contract of a store that keeps whole calls: its holders are rows that say "this must run".
+
+Such a row is an intent from the moment it is written: neither a process that dies between the
+reservation and the publish nor a broker that is down loses it. In a caller's transaction the row is
+written without a seat; whether it gets one is decided after the outermost commit, because a unique key
+that is taken inside an open transaction blocks every equal caller, and a refusal given before the other
+side's commit may hide its data from the run.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from django_jobdedup.stores.base import Store
+from django_jobdedup.stores.record import Ref
+from django_jobdedup.stores.requests import Acquire
+from django_jobdedup.stores.results import Gone, Unavailable
+
+#: What an intent is, for people; see ``docs/reference/intents.md``.
+State = Literal["pending", "published", "running", "done", "failed", "lost", "dead", "superseded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A call that somebody has to decide or publish.
+
+    ``decided`` False: written in a transaction, without a seat so far. ``call`` is the stored call with
+    the newest arguments, ``n`` the attempt to publish it as, ``attempts`` how often that has failed.
+    """
+
+    ref: Ref
+    id: str
+    n: int
+    name: str
+    call: bytes
+    decided: bool
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a stored call: its state, the token of the job that covers it, why it is dead."""
+
+    state: State
+    by: str = ""
+    reason: str = ""
+
+
+class DurableStore(Store):
+    """A store of intents; see the module."""
+
+    durable = True
+
+    @abstractmethod
+    def in_transaction(self) -> bool:
+        """Say whether this thread has an open transaction on the store's database."""
+
+    @abstractmethod
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Call ``action`` after the outermost commit of that transaction; never after a rollback."""
+
+    @abstractmethod
+    def defer(self, requests: Sequence[Acquire]) -> None:
+        """Write intents without seats into the open transaction; each carries its ``call``.
+
+        Raises what the database raises: the transaction is the caller's, and he must know.
+        """
+
+    @abstractmethod
+    def due(self, limit: int = 100) -> list[Intent] | Unavailable:
+        """Take at most ``limit`` intents whose time has come, in order of acceptance.
+
+        Undecided ones, unconfirmed ones, overdue ones. Each is handed to one caller at a time and again
+        only after ``JOBDEDUP_CONFIRM_WITHIN``, unless it was confirmed, claimed or resolved by then.
+        Of one fingerprint no later intent is handed out while an earlier one is in another's hands.
+        """
+
+    @abstractmethod
+    def resolve(
+        self, ref: Ref, id: str, state: State, *, by: str = "", reason: str = ""
+    ) -> Gone | Unavailable | None:
+        """Settle an intent that holds no seat: ``superseded`` by a holder, ``published`` without a lock.
+
+        ``dead`` also takes its waiting seat away, if it has one. None when it is done, also when it is
+        repeated; ``Gone`` when there is no such intent, or it has started.
+        """
+
+    @abstractmethod
+    def missed(self, ref: Ref, id: str, reason: str, retry_in: float) -> int | Gone | Unavailable:
+        """Note that an intent could not be published; return how often that has happened.
+
+        It comes again from ``due`` after ``retry_in`` seconds.
+        """
+
+    @abstractmethod
+    def fate(self, ref: Ref, id: str) -> Fate | Unavailable | None:
+        """Return what became of a stored call; None when its row is gone."""
