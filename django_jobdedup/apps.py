@@ -18,6 +18,7 @@ class JobDedupConfig(AppConfig):
         from django_jobdedup.checks import register
         from django_jobdedup.dispatching import hook, promises
         from django_jobdedup.executing import activation
+        from django_jobdedup.recovery import periodic  # noqa: F401 - registers its task with every Celery app
 
         hook.install()
         promises.connect()

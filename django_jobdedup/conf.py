@@ -167,10 +167,12 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             "How long the trace of a lapsed lock stays in the store."),
     Setting("FINGERPRINT_SECRET", None, _secret, "text, bytes or None",
             "Secret of the HMAC, when key names must not be guessable from arguments."),
+    Setting("RETENTION", 604800, seconds, "seconds or timedelta",
+            "How long the rows of ended jobs and of events stay in the database."),
 )  # fmt: skip
 
 #: Settings of later versions: they do nothing yet.
-LATER: Final = ("EAGER", "HISTORY", "RETENTION", "SHOW_ARGUMENTS")
+LATER: Final = ("EAGER", "HISTORY", "SHOW_ARGUMENTS")
 
 BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 

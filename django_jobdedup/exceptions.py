@@ -7,6 +7,7 @@
     ├── FingerprintError       (also TypeError)   an argument without a canonical form
     ├── DuplicateDispatch                         a refused call, under the strategy ``raise``
     ├── LockLost                                  a running body no longer holds its lock
+    ├── JobLost                                   a run that ended without a word, stored as its result
     └── StoreUnavailable                          the lock store cannot be reached
 
 The class docstring is the message when none is given. Every error survives pickling and a JSON result
@@ -56,6 +57,19 @@ class DuplicateDispatch(JobDedupError):  # noqa: N818 - a fact, as the field nam
 
 class LockLost(JobDedupError):  # noqa: N818
     """The lock of this execution lapsed and belongs to somebody else now: do not write."""
+
+
+class JobLost(JobDedupError):  # noqa: N818
+    """The worker of this job vanished during the run, and its message is gone: nobody runs it again.
+
+    Never raised: the reaper stores it as the job's result, so that nobody waits for ever. Attribute
+    ``task_id`` is the job's, ``worker`` the process that claimed it, as far as known.
+    """
+
+    def __init__(self, message: str | None = None, task_id: str = "", worker: str = "") -> None:
+        super().__init__(message, task_id, worker)
+        self.task_id = task_id
+        self.worker = worker
 
 
 class StoreUnavailable(JobDedupError):  # noqa: N818

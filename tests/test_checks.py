@@ -42,6 +42,7 @@ WRONG = {
     "SHARDS": 0,
     "GRACE": True,
     "FINGERPRINT_SECRET": "",
+    "RETENTION": "a week",
 }
 
 

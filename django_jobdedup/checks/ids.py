@@ -18,6 +18,7 @@ SETTING_IDS: Final = {
     "SHARDS": "E010",
     "GRACE": "E011",
     "FINGERPRINT_SECRET": "E012",
+    "RETENTION": "E013",
 }
 #: The other checks: id to what is wrong.
 OTHER_IDS: Final = {

@@ -1,0 +1,268 @@
+"""The reaper: what time has freed is swept and told; whoever waits for a lost run is answered."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from celery.result import AsyncResult
+
+from django_jobdedup.exceptions import JobLost
+from django_jobdedup.recovery.duty import never
+from django_jobdedup.recovery.lost_runs import readers
+from django_jobdedup.recovery.reaper import reap
+from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.memory import MemoryStore
+from django_jobdedup.stores.record import Ref
+from django_jobdedup.stores.redis.store import RedisStore
+from testproject.celery import app
+from testproject.embedded_redis import EmbeddedRedis
+
+from .conftest import REF, Locks
+
+OTHER = Ref(9, "e" * 64)
+
+pytestmark = [
+    pytest.mark.usefixtures("celery_env"),
+    # Celery's own way of storing a result.
+    pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning"),
+]
+without_results = pytest.mark.environment(celery={"task_ignore_result": True})
+
+
+def holders(ref: Ref = REF) -> list[str]:
+    record = stores["default"].inspect(ref)
+    return [holder.id for holder in record.holders] if record is not None else []
+
+
+@without_results
+def test_it_sweeps_what_has_lapsed_in_every_shard(memory: MemoryStore, locks: Locks) -> None:
+    locks.wait("waiting", ttl=100)
+    locks.run("running", OTHER)
+    memory.clock.advance(50)
+
+    assert reap(never) == {"lost": 1}
+    assert (holders(), holders(OTHER)) == (["waiting"], [])
+    memory.clock.advance(50)
+    assert reap(never) == {"lapsed": 1}
+    assert holders() == []
+
+
+@without_results
+def test_it_goes_on_behind_a_full_batch(memory: MemoryStore, locks: Locks) -> None:
+    for number in range(250):
+        locks.run(str(number), Ref(3, f"{number:064}"))
+    memory.clock.advance(50)
+
+    assert reap(never)["lost"] == 250
+
+
+@without_results
+def test_it_stops_between_two_batches(memory: MemoryStore, locks: Locks) -> None:
+    for number in range(250):
+        locks.run(str(number), Ref(0, f"{number:064}"))
+    memory.clock.advance(50)
+    asked = iter([False, True, True, True, True])
+
+    assert reap(lambda: next(asked))["lost"] == 100
+
+
+@without_results
+def test_it_says_each_lost_run_once(
+    memory: MemoryStore, locks: Locks, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks.run("a")
+    memory.clock.advance(50)
+    with caplog.at_level(logging.INFO, "django_jobdedup"):
+        reap(never)
+        reap(never)
+
+    (said,) = [record for record in caplog.records if getattr(record, "action", "") == "lost"]
+    assert said.task_id == "a"  # type: ignore[attr-defined]
+    assert "job a of lock shop.recompute was lost: it ran in worker@1" in said.getMessage()
+
+
+@without_results
+def test_a_store_that_cannot_be_made_keeps_no_other_from_its_upkeep(
+    settings: Any, memory: MemoryStore, locks: Locks, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks.run("a")
+    memory.clock.advance(50)
+    settings.JOBDEDUP_STORES = {"broken": {"BACKEND": "no.such.Store"}, **settings.JOBDEDUP_STORES}
+    stores._stores["default"] = memory  # the change has made it anew, and empty
+
+    assert reap(never) == {"unavailable": 1, "lost": 1}
+    assert "cannot be imported" in caplog.text
+
+
+# The waiters of a lost run -------------------------------------------------------------------------
+
+
+def result(id: str) -> AsyncResult[Any]:
+    return AsyncResult(id, app=app)
+
+
+def test_a_lost_run_gets_job_lost_as_its_result(memory: MemoryStore, locks: Locks) -> None:
+    locks.run("a")
+    memory.clock.advance(50)
+
+    assert reap(never)["answered"] == 1
+    with pytest.raises(JobLost, match="in worker@1 vanished without an ending") as caught:
+        result("a").get(timeout=5)
+    assert (caught.value.task_id, caught.value.worker) == ("a", "worker@1")
+
+
+def test_so_does_one_that_a_dispatch_has_swept(memory: MemoryStore, locks: Locks) -> None:
+    locks.run("a")
+    memory.clock.advance(50)
+    locks.wait("b")
+
+    assert reap(never) == {"answered": 1}
+    assert isinstance(result("a").result, JobLost)
+
+
+def test_two_lives_of_one_id_share_its_result(memory: MemoryStore, locks: Locks) -> None:
+    locks.run("a\x1e12345678")
+    memory.clock.advance(50)
+    reap(never)
+
+    assert isinstance(result("a").result, JobLost)
+
+
+def test_a_result_that_is_there_stays(memory: MemoryStore, locks: Locks) -> None:
+    locks.run("a")
+    app.backend.store_result("a", 42, "SUCCESS")
+    memory.clock.advance(50)
+
+    assert reap(never) == {"lost": 1}
+    assert result("a").get(timeout=5) == 42
+
+
+def test_a_job_that_runs_again_is_not_given_up(memory: MemoryStore, locks: Locks) -> None:
+    """A copy of its message, made by the visibility timeout, has taken the job over."""
+    locks.run("a")
+    memory.clock.advance(50)
+    locks.wait("b")  # sweeps it
+    locks.end("b")
+    locks.run("a")
+
+    assert reap(never) == {}
+    assert result("a").state == "PENDING"
+
+
+def test_a_job_that_has_ended_meanwhile_is_not_given_up(memory: MemoryStore, locks: Locks) -> None:
+    """Its worker was slow, not dead: the result is on its way."""
+    locks.run("a")
+    memory.clock.advance(50)
+    locks.wait("b")  # sweeps it
+    locks.end("a")  # not its own any more, but the attempt is marked
+
+    assert reap(never) == {}
+    assert result("a").state == "PENDING"
+
+
+def test_a_late_run_whose_redelivery_may_come_is_not_given_up(memory: MemoryStore, locks: Locks) -> None:
+    locks.run("a", late=100, ttl=1)
+    memory.clock.advance(50)
+
+    assert reap(never) == {}
+    memory.clock.advance(50)
+    assert reap(never) == {"lost": 1, "answered": 1}
+
+
+@without_results
+def test_ignored_results_stay_ignored(memory: MemoryStore, locks: Locks) -> None:
+    locks.run("a")
+    memory.clock.advance(50)
+
+    assert reap(never) == {"lost": 1}
+    assert result("a").state == "PENDING"
+
+
+@pytest.mark.parametrize("url", ["disabled", "rpc"])
+def test_without_a_backend_that_others_read_nothing_is_stored(
+    memory: MemoryStore, locks: Locks, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    locks.run("a")
+    memory.clock.advance(50)
+    monkeypatch.setattr(type(app), "backend", backend_of(url))
+
+    assert reap(never) == {"lost": 1}
+
+
+def backend_of(url: str) -> Any:
+    from celery.app.backends import by_url
+
+    found, url = by_url(url, app.loader)
+    return found(app=app, url=url)
+
+
+def test_a_backend_that_does_not_answer_is_asked_once_a_pass(
+    memory: MemoryStore, locks: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks.run("a")
+    locks.run("b", OTHER)
+    memory.clock.advance(50)
+    with monkeypatch.context() as broken:
+        broken.setattr(type(app), "backend", backend_of("redis://127.0.0.1:1/0?socket_connect_timeout=1"))
+        assert reap(never) == {"lost": 2, "unavailable": 1}
+
+    assert reap(never) == {"answered": 2}
+
+
+# The cost ------------------------------------------------------------------------------------------
+
+LAPSED, SHARDS = 10, 4
+
+
+@pytest.fixture
+def redis_store(settings: Any, lock_server: EmbeddedRedis) -> RedisStore:
+    """A Redis store on a server of its own."""
+    cache = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": lock_server.url}
+    settings.CACHES = {**settings.CACHES, "jobdedup": cache}
+    settings.JOBDEDUP_SHARDS = SHARDS
+    readers.reset()
+    store = stores["default"]
+    assert isinstance(store, RedisStore)
+    return store
+
+
+def commands_of_a_pass(store: RedisStore, lock_server: EmbeddedRedis) -> dict[str, int]:
+    """Let runs lapse, and count what the server executes while they are reaped, inside of scripts too."""
+    import redis
+
+    locks = Locks(store)
+    for number in range(LAPSED):
+        locks.run(f"lapsed-{number}", Ref(number % SHARDS, f"{number:064x}"), lease=0.001)
+    with redis.Redis.from_url(lock_server.url, decode_responses=True) as client:
+        client.config_resetstat()
+        client.config_set("slowlog-log-slower-than", 50_000)
+        client.slowlog_reset()
+        assert reap(never) == {"lost": LAPSED}
+        stats: dict[str, Any] = client.info("commandstats")
+        assert client.slowlog_get() == []
+    return {name: number["calls"] for name, number in stats.items() if "cmdstat_config" not in name}
+
+
+@without_results
+def test_the_cost_grows_with_what_has_lapsed_not_with_what_is_held(
+    redis_store: RedisStore, lock_server: EmbeddedRedis
+) -> None:
+    commands_of_a_pass(redis_store, lock_server)  # the scripts are loaded
+    few = commands_of_a_pass(redis_store, lock_server)
+    hold(redis_store, 100_000)
+    many = commands_of_a_pass(redis_store, lock_server)
+
+    assert many == few
+    assert sum(many.values()) < 20 * LAPSED + 10 * SHARDS
+
+
+def hold(store: RedisStore, number: int) -> None:
+    """Take that many locks that nobody else wants."""
+    from django_jobdedup.stores.requests import Acquire
+
+    for start in range(0, number, 1000):
+        refs = [Ref(n % SHARDS, f"{n + LAPSED:064x}") for n in range(start, start + 1000)]
+        store.acquire_many([Acquire(ref, f"held-{ref.fingerprint}", name="held") for ref in refs])
+        store.confirm([(ref, f"held-{ref.fingerprint}") for ref in refs])
