@@ -49,6 +49,15 @@ class Fate:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A stored call that was found by its task id: its address, its token, what became of it."""
+
+    ref: Ref
+    id: str
+    fate: Fate
+
+
 class DurableStore(Store):
     """A store of intents; see the module."""
 
@@ -57,6 +66,18 @@ class DurableStore(Store):
     @abstractmethod
     def in_transaction(self) -> bool:
         """Say whether this thread has an open transaction on the store's database."""
+
+    @property
+    @abstractmethod
+    def using(self) -> str:
+        """The alias of the database in which the store lives."""
+
+    @abstractmethod
+    def transaction(self) -> object:
+        """Return a mark of the open transaction and of its innermost savepoint.
+
+        Two marks are equal as long as there is no way to roll one back without the other.
+        """
 
     @abstractmethod
     def after_commit(self, action: Callable[[], None]) -> None:
@@ -98,3 +119,10 @@ class DurableStore(Store):
     @abstractmethod
     def fate(self, ref: Ref, id: str) -> Fate | Unavailable | None:
         """Return what became of a stored call; None when its row is gone."""
+
+    @abstractmethod
+    def seek(self, id: str) -> Found | Unavailable | None:
+        """Return the newest stored call with this Celery task id; None when there is none.
+
+        For a process that has nothing but the id.
+        """
