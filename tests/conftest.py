@@ -18,6 +18,13 @@ from testproject.celery import app as celery_app
 from testproject.embedded_redis import EmbeddedRedis, GivenRedis
 
 from .rig.beat import Beat
+from .rig.engines import (  # noqa: F401 - fixtures
+    engine,
+    engines,
+    mariadb_engine,
+    postgresql_engine,
+    sqlite_engine,
+)
 from .rig.environment import Environment, new_namespace
 from .rig.journal import Journal
 from .rig.monitor import Monitor

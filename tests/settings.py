@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 
+import pymysql
+
 from testproject.settings import *  # noqa: F403
 from testproject.settings import (
     CELERY_BROKER_TRANSPORT_OPTIONS,
@@ -19,6 +21,10 @@ from testproject.settings import (
 )
 
 TEST_NAMESPACE = os.environ["TEST_NAMESPACE"]
+
+# Django's backend for MySQL and MariaDB imports MySQLdb and looks at its version: PyMySQL stands in for it.
+pymysql.version_info = (2, 2, 7, "final", 0)  # type: ignore[assignment]
+pymysql.install_as_MySQLdb()
 
 JOURNAL_URL = os.environ.get("JOURNAL_URL", REDIS_URL)
 

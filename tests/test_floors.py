@@ -166,6 +166,18 @@ def test_a_long_module_and_a_full_init_are_found(tmp_path: Path) -> None:
     assert house.full_inits() == ["deep/__init__.py"]
 
 
+def test_the_init_of_the_models_is_a_door_and_nothing_else(tmp_path: Path) -> None:
+    door = '"""Door."""\nfrom django_jobdedup.models.intent import JobIntent\n__all__ = ["JobIntent"]\n'
+    house = build(
+        tmp_path, {"models/__init__.py": door, "deep/models/__init__.py": door, "deep/__init__.py": ""}
+    )
+    assert house.full_inits() == ["deep/models/__init__.py"]
+    (house.root / "models/__init__.py").write_text(door + "x = 1\n")
+    assert "models/__init__.py" in house.full_inits()
+    (house.root / "models/__init__.py").write_text(door + "from django_jobdedup.low import x\n")
+    assert "models/__init__.py" in house.full_inits()
+
+
 def test_the_page_of_the_package_hides_what_the_design_says() -> None:
     """The words of the third column reach the checker as names."""
     hidden = {room: floor.hidden for floor in read_floors(PAGE.read_text()) for room in floor.rooms}

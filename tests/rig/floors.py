@@ -12,6 +12,8 @@ PACKAGE = "django_jobdedup"
 FRONT_DOOR = "__init__"
 LONGEST = 300
 ROW = re.compile(r"^\| (\d+) \| (.+?) \| (.*?) ?\|$", re.MULTILINE)
+MODELS = "models/__init__.py"
+"""The only door inside: Django finds the models of an app in it."""
 BY_NAME = frozenset({"import_module", "import_string", "__import__"})
 
 
@@ -132,9 +134,10 @@ class House:
         ]
 
     def full_inits(self) -> list[str]:
-        """Give the inner ``__init__`` files with something in them."""
+        """Give the inner ``__init__`` files with something in them; the models' may import its own room."""
         inner = [path for path in self.files() if path.name == "__init__.py" and path.parent != self.root]
-        return [str(path.relative_to(self.root)) for path in inner if path.read_text().strip()]
+        full = [path for path in inner if path.read_text().strip() and not self._is_door(path)]
+        return [str(path.relative_to(self.root)) for path in full]
 
     def long_modules(self) -> list[str]:
         """Give the modules over 300 lines."""
@@ -145,6 +148,17 @@ class House:
         """Give the modules and folders with "utils" in their name."""
         names = [path.relative_to(self.root) for path in self.files()]
         return [str(name) for name in names if re.search(r"(^|[/_])utils?([/_.]|$)", str(name))]
+
+    def _is_door(self, path: Path) -> bool:
+        """Whether this is the models' ``__init__``, with imports of its room and ``__all__`` and no more."""
+        if path.relative_to(self.root).as_posix() != MODELS:
+            return False
+        _, *body = ast.parse(path.read_text()).body  # behind the docstring
+        return all(
+            (isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{PACKAGE}.models."))
+            or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
+            for node in body
+        )
 
     def _complaints(self, room: str, found: Import) -> Iterator[str]:
         floor = self._floor_of.get(room)

@@ -1,0 +1,230 @@
+"""Real databases for the database store: one of a random name per engine and run, migrated from zero.
+
+A test takes ``engine`` (each engine in turn), ``sqlite_engine``, ``postgresql_engine`` or
+``mariadb_engine``. In this process the database is there under ``engine.alias``, empty, and open to the
+test; a worker gets it by ``celery_env.having(settings=engine.settings)``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+from django.core.management import call_command
+from django.db import connections
+from pytest_django.plugin import DjangoDbBlocker
+
+from django_jobdedup.models import Counter, JobIntent, LockEvent, WorkerPresence
+
+BACKEND = "django_jobdedup.stores.database.store.DatabaseStore"
+ENGINES = ("sqlite", "sqlite_wal", "postgresql", "mariadb")
+
+POSTGRESQL = {
+    "host": os.environ.get("PGHOST", "127.0.0.1"),
+    "port": os.environ.get("PGPORT", "5432"),
+    "user": os.environ.get("PGUSER", "postgres"),
+    "password": os.environ.get("PGPASSWORD", ""),
+}
+MARIADB = {
+    "host": os.environ.get("MARIADB_HOST", "127.0.0.1"),
+    "port": os.environ.get("MARIADB_PORT", "3306"),
+    "user": os.environ.get("MARIADB_USER", "root"),
+    "password": os.environ.get("MARIADB_PASSWORD", ""),
+}
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A migrated database: its engine, the alias under which it is known, how Django finds it."""
+
+    name: str
+    alias: str
+    database: dict[str, Any]
+
+    @property
+    def stores(self) -> dict[str, Any]:
+        """Give ``JOBDEDUP_STORES`` with the database store as ``default``."""
+        return {"default": {"BACKEND": BACKEND, "LOCATION": self.alias}}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Give the settings of a worker with this database and this store; not for this process."""
+        return {
+            "DATABASES": {self.alias: self.database},
+            "DATABASE_ROUTERS": [],
+            "JOBDEDUP_STORES": self.stores,
+        }
+
+    @property
+    def settings_as_default(self) -> dict[str, Any]:
+        """Give the settings of a worker that has this database as its ``default``, too."""
+        return {**self.settings, "DATABASES": {self.alias: self.database, "default": self.database}}
+
+    def register(self) -> None:
+        """Make the alias known to this process."""
+        made = connections.configure_settings({"default": {}, self.alias: dict(self.database)})
+        connections.settings[self.alias] = made[self.alias]
+
+    def empty(self) -> None:
+        """Delete every row of the store."""
+        for model in (JobIntent, LockEvent, Counter, WorkerPresence):
+            model.objects.using(self.alias).all().delete()
+
+
+def can_reach(connect: Callable[[], Any]) -> bool:
+    """Say whether a server answers."""
+    try:
+        connect().close()
+    except (psycopg.Error, pymysql.Error, OSError):
+        return False
+    return True
+
+
+def postgresql(database: str = "postgres") -> psycopg.Connection[Any]:
+    """Connect to the PostgreSQL server, outside Django."""
+    where: Any = {**POSTGRESQL, "dbname": database, "connect_timeout": 5}
+    return psycopg.connect(**where, autocommit=True)
+
+
+def mariadb() -> Any:
+    """Connect to the MariaDB or MySQL server, outside Django."""
+    where: Any = {**MARIADB, "port": int(MARIADB["port"]), "connect_timeout": 5}
+    return pymysql.connect(**where, autocommit=True)
+
+
+def new_name() -> str:
+    """Make up the name of a database."""
+    return f"jobdedup_{secrets.token_hex(4)}"
+
+
+@contextlib.contextmanager
+def sqlite_database(folder: Path, *, wal: bool) -> Iterator[dict[str, Any]]:
+    """Give a SQLite file, in WAL mode or not."""
+    options: dict[str, Any] = {"timeout": 20}
+    if wal:
+        options["init_command"] = "PRAGMA journal_mode=WAL"
+    name = str(folder / f"{new_name()}.sqlite3")
+    yield {"ENGINE": "django.db.backends.sqlite3", "NAME": name, "OPTIONS": options}
+
+
+@contextlib.contextmanager
+def postgresql_database() -> Iterator[dict[str, Any]]:
+    """Make a database on the PostgreSQL server, and drop it at the end."""
+    name = new_name()
+    with postgresql() as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    where = {key.upper(): value for key, value in POSTGRESQL.items()}
+    yield {"ENGINE": "django.db.backends.postgresql", "NAME": name, **where}
+    with postgresql() as connection:
+        connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
+@contextlib.contextmanager
+def mariadb_database() -> Iterator[dict[str, Any]]:
+    """Make a database on the MariaDB server, in its default collation of letters, and drop it at the end."""
+    name = new_name()
+    with contextlib.closing(mariadb()) as connection:
+        connection.cursor().execute(f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4")
+    where = {key.upper(): value for key, value in MARIADB.items()}
+    yield {"ENGINE": "django.db.backends.mysql", "NAME": name, **where, "OPTIONS": {"charset": "utf8mb4"}}
+    with contextlib.closing(mariadb()) as connection:
+        connection.cursor().execute(f"DROP DATABASE `{name}`")
+
+
+def database_of(name: str, folder: Path) -> contextlib.AbstractContextManager[dict[str, Any]]:
+    """Give the database of an engine."""
+    if name == "postgresql":
+        return postgresql_database()
+    if name == "mariadb":
+        return mariadb_database()
+    return sqlite_database(folder, wal=name == "sqlite_wal")
+
+
+def is_there(name: str) -> bool:
+    """Say whether the server of an engine answers."""
+    reach = {"postgresql": postgresql, "mariadb": mariadb}.get(name)
+    return reach is None or can_reach(reach)
+
+
+class Engines:
+    """The databases of this run, each made at its first use."""
+
+    def __init__(self, folder: Path, blocker: DjangoDbBlocker) -> None:
+        self._folder, self._blocker = folder, blocker
+        self._made: dict[str, Engine] = {}
+        self._stack = contextlib.ExitStack()
+
+    def get(self, name: str) -> Engine:
+        """Give the database of an engine, migrated."""
+        if name not in self._made:
+            database = self._stack.enter_context(database_of(name, self._folder))
+            engine = Engine(name, f"jobs_{name}", database)
+            engine.register()
+            with self._blocker.unblock():
+                call_command("migrate", database=engine.alias, verbosity=0, interactive=False)
+            self._made[name] = engine
+        return self._made[name]
+
+    def close(self) -> None:
+        """Drop the databases."""
+        with self._blocker.unblock():
+            for engine in self._made.values():
+                connections[engine.alias].close()
+                del connections.settings[engine.alias]
+            self._stack.close()
+
+
+@pytest.fixture(scope="session")
+def engines(
+    tmp_path_factory: pytest.TempPathFactory, django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[Engines]:
+    """The databases of this run. Behind ``django_db_setup``, which would make test databases of them."""
+    engines = Engines(tmp_path_factory.mktemp("engines"), django_db_blocker)
+    yield engines
+    engines.close()
+
+
+def opened(name: str, engines: Engines, blocker: DjangoDbBlocker) -> Iterator[Engine]:
+    """Give an engine to one test: empty, and open."""
+    from tests.conftest import need
+
+    need(is_there(name), f"a {name} server")
+    engine = engines.get(name)
+    with blocker.unblock():
+        engine.empty()
+        yield engine
+        connections[engine.alias].close()
+
+
+@pytest.fixture(params=ENGINES)
+def engine(
+    request: pytest.FixtureRequest, engines: Engines, django_db_blocker: DjangoDbBlocker
+) -> Iterator[Engine]:
+    """Each engine in turn."""
+    yield from opened(request.param, engines, django_db_blocker)
+
+
+@pytest.fixture
+def sqlite_engine(engines: Engines, django_db_blocker: DjangoDbBlocker) -> Iterator[Engine]:
+    """A SQLite file in WAL mode."""
+    yield from opened("sqlite_wal", engines, django_db_blocker)
+
+
+@pytest.fixture
+def postgresql_engine(engines: Engines, django_db_blocker: DjangoDbBlocker) -> Iterator[Engine]:
+    """A PostgreSQL database."""
+    yield from opened("postgresql", engines, django_db_blocker)
+
+
+@pytest.fixture
+def mariadb_engine(engines: Engines, django_db_blocker: DjangoDbBlocker) -> Iterator[Engine]:
+    """A MariaDB or MySQL database."""
+    yield from opened("mariadb", engines, django_db_blocker)
