@@ -75,7 +75,11 @@ class Store(ABC):
 
     @abstractmethod
     def reap(self, shard: int, limit: int = 100) -> Reaped | Unavailable:
-        """Sweep at most ``limit`` records whose moment of attention has passed: O(lapsed)."""
+        """Sweep at most ``limit`` records whose moment of attention has passed: O(lapsed).
+
+        Each record is found by one pass, then again when its next moment comes: for a holder that only
+        its message keeps at an age of 5, 10, 20 ... minutes.
+        """
 
     @abstractmethod
     def remove(self, ref: Ref, shown: Holder) -> Withdrawn | Gone | Unavailable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from django_jobdedup.stores.record import Ref, State
+from django_jobdedup.stores.record import Holder, Ref, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +164,24 @@ class Overdue:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """A holder that only its message keeps, without news for five minutes: has the message vanished?
+
+    It waits, or a late-acked run of it has vanished and the redelivery is to come.
+    """
+
+    ref: Ref
+    name: str
+    holder: Holder
+
+
+@dataclass(frozen=True, slots=True)
 class Reaped:
-    """What one pass over the lapsed part of a shard found."""
+    """What one pass over the part of a shard found that needs attention."""
 
     lapses: tuple[Lapse, ...]
     overdue: tuple[Overdue, ...]
+    doubtful: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

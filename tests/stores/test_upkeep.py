@@ -12,6 +12,7 @@ from django_jobdedup.stores.requests import Acquire
 from django_jobdedup.stores.results import (
     Acquired,
     Claimed,
+    Doubt,
     Gone,
     Held,
     Lapse,
@@ -65,6 +66,59 @@ def test_the_reaper_leaves_a_late_run_whose_redelivery_may_come(bench: Bench) ->
     assert bench.states() == {"a": "R"}
     bench.advance(50)
     assert [lapse.what for lapse in bench.reap().lapses] == ["lost"]
+
+
+def test_a_waiting_seat_without_news_is_doubted_at_doubling_ages(bench: Bench) -> None:
+    bench.wait("a", ttl=3600)
+    doubted = []
+    for minute in range(1, 60):
+        bench.advance(60)
+        for doubt in bench.reap().doubtful:
+            assert doubt == Doubt(REF, "shop.recompute", bench.holder("a"))
+            doubted.append(minute)
+    assert doubted == [5, 10, 20, 40]
+    bench.advance(60)
+    assert [lapse.what for lapse in bench.reap().lapses] == ["lapsed"]
+
+
+def test_only_one_reaper_doubts(bench: Bench) -> None:
+    bench.wait("a", ttl=3600)
+    bench.advance(300)
+    assert len(bench.reap().doubtful) == 1
+    assert bench.reap().doubtful == ()
+
+
+def test_a_late_run_that_vanished_is_doubted_from_the_end_of_its_lease(bench: Bench) -> None:
+    bench.run("a", lease=30, late=3600)
+    bench.advance(329)
+    assert bench.reap().doubtful == ()
+    bench.advance(1)
+    assert [doubt.holder.id for doubt in bench.reap().doubtful] == ["a"]
+
+
+def test_what_needs_no_message_is_never_doubted(bench: Bench) -> None:
+    bench.acquire("pending", pending=3600)
+    bench.run("running", ref=OTHER, lease=3600)
+    bench.merge("intent", b"1", ref=Ref(REF.shard, "d" * 64), pending=3600)
+    bench.advance(1800)
+    assert bench.reap().doubtful == ()
+
+
+def test_a_kept_seat_is_never_doubted(bench: Bench) -> None:
+    bench.run("a", ttl=3600)
+    bench.finish("a", how=How.KEEP)
+    bench.advance(1800)
+    assert bench.reap() == Reaped((), ())
+
+
+def test_what_was_doubted_is_removed_as_it_was_shown(bench: Bench) -> None:
+    bench.wait("a", ttl=3600)
+    bench.advance(300)
+    (doubt,) = bench.reap().doubtful
+    assert bench.store.remove(doubt.ref, doubt.holder) == Withdrawn(0)
+    bench.wait("b", ttl=3600)
+    assert bench.store.remove(doubt.ref, doubt.holder) == Withdrawn(0), "the answer of a lost reply"
+    assert bench.states() == {"b": "W"}
 
 
 def test_an_overdue_intent_is_reported_to_one_reaper_and_stays(bench: Bench) -> None:

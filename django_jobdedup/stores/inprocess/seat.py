@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from django_jobdedup.stores.record import Holder, Marker, Ref, State
+
+#: The age at which a seat without news is looked at for the first time, milliseconds.
+LOOK: Final = 300_000
 
 
 @dataclass(slots=True)
@@ -52,9 +56,31 @@ class Seat:
         """Say whether its deadline has passed."""
         return self.deadline <= now and not self.intent
 
+    def lingers(self, now: int) -> bool:
+        """Say whether only its message keeps it: it waits, or comes again after a late-acked run."""
+        return (self.state == "W" and self.args is None) or (self.state == "R" and not self.runs(now))
+
+    def doubtful(self, now: int) -> bool:
+        """Say whether it lingers without news for long enough to ask for its message."""
+        return self.lingers(now) and self._news + LOOK <= now
+
+    @property
+    def _news(self) -> int:
+        return max(self.since, self.lease)
+
     def attention(self, now: int) -> int:
-        """Return when somebody should look at it: a lapsed lease is news even if the seat stays."""
-        return self.lease if self.runs(now) else self.until
+        """Return when somebody should look at it: a lapsed lease is news even if the seat stays.
+
+        A message may have vanished, so what lingers is looked at at an age of 5, 10, 20 ... minutes as well.
+        """
+        if self.runs(now):
+            return self.lease
+        if not self.lingers(now):
+            return self.until
+        age = LOOK
+        while self._news + age <= now:
+            age *= 2
+        return min(self.until, self._news + age)
 
     def holder(self) -> Holder:
         """Return the frozen form."""

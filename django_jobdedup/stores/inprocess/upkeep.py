@@ -6,23 +6,26 @@ from django_jobdedup.stores.clock import milliseconds
 from django_jobdedup.stores.inprocess.seat import Entry, Mark, Seat
 from django_jobdedup.stores.inprocess.step import LAPSES, MINUTE, Step
 from django_jobdedup.stores.record import Holder, Marker, Record, Ref
-from django_jobdedup.stores.results import Gone, Lapse, Overdue, Reaped, Withdrawn
+from django_jobdedup.stores.results import Doubt, Gone, Lapse, Overdue, Reaped, Withdrawn
 
 
 def reap(step: Step, limit: int, pending: int) -> Reaped:
     """Look at the records whose moment of attention has passed; ``pending`` in milliseconds."""
     lapses: list[Lapse] = []
     overdue: list[Overdue] = []
+    doubtful: list[Doubt] = []
     for entry in _by_attention(step, 0)[:limit]:
         if entry.attention > step.now:
             break
         for seat in step.sweep(entry):
             lapses.append(Lapse(LAPSES[seat.state], entry.ref, seat.id, entry.name, seat.by))
-        overdue.extend(
-            _overdue(step, entry, seat, pending) for seat in entry.seats if _is_overdue(step, seat)
-        )
+        for seat in entry.seats:
+            if _is_overdue(step, seat):
+                overdue.append(_overdue(step, entry, seat, pending))
+            elif seat.doubtful(step.now):
+                doubtful.append(Doubt(entry.ref, entry.name, seat.holder()))
         step.save(entry)
-    return Reaped(tuple(lapses), tuple(overdue))
+    return Reaped(tuple(lapses), tuple(overdue), tuple(doubtful))
 
 
 def _is_overdue(step: Step, seat: Seat) -> bool:

@@ -121,6 +121,7 @@ def reaped(shard: int, rows: list[list[Any]]) -> results.Reaped:
             results.Overdue(Ref(shard, text(fp)), text(id), n, args, text(name))
             for fp, id, n, args, name in rows[1]
         ),
+        tuple(results.Doubt(Ref(shard, text(fp)), text(name), holder(row)) for fp, name, row in rows[2]),
     )
 
 

@@ -13,6 +13,8 @@ local TTL, OVER, ARGS, MERGED, STARTS, REFUSED, FENCE, BY, LAST = 9, 10, 11, 12,
 local FINAL, WITHDRAWN, SUPERSEDED = -1, -2, -3
 
 local MINUTE, MONTH = 60000, 2592000000
+-- The age at which a seat without news is looked at for the first time.
+local LOOK = 300000
 local GRACE = @GRACE@
 
 local index, events, counters = KEYS[1], KEYS[2], KEYS[3]
@@ -101,9 +103,24 @@ local function dead(holder)
   return deadline(holder) <= now and not intent(holder)
 end
 
--- The moment at which somebody should look at a holder: a lapsed lease is one even if the seat stays.
+-- Whether only a message keeps a holder: one that waits, or comes again after a late-acked run has vanished.
+local function lingers(holder)
+  return holder[STATE] == 'W' and not holder[ARGS] or holder[STATE] == 'R' and not runs(holder)
+end
+
+-- The moment at which somebody should look at a holder: a lapsed lease is one even if the seat stays. A
+-- message may have vanished, so what lingers is looked at at an age of 5, 10, 20, ... minutes as well.
 local function attention(holder)
-  return runs(holder) and holder[LEASE] or holder[UNTIL]
+  if runs(holder) then
+    return holder[LEASE]
+  elseif not lingers(holder) then
+    return holder[UNTIL]
+  end
+  local news, age = max(holder[SINCE], holder[LEASE]), LOOK
+  while news + age <= now do
+    age = 2 * age
+  end
+  return min(holder[UNTIL], news + age)
 end
 
 local function new_holder(id, state, by)

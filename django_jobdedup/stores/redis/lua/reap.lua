@@ -2,7 +2,7 @@
 -- KEYS: index, events, counters. ARGV: limit, pending.
 
 local pending = tonumber(ARGV[2])
-local lapses, overdue = {}, {}
+local lapses, overdue, doubtful = {}, {}, {}
 
 local function look(record)
   for _, holder in ipairs(sweep(record) or {}) do
@@ -15,6 +15,8 @@ local function look(record)
       local marker = marker_of(call('GET', prefix .. 'mark:' .. holder[ID]))
       holder[STATE], holder[UNTIL] = 'W', now + pending
       table.insert(overdue, { record.fingerprint, holder[ID], ended(marker) + 1, holder[ARGS], record.name })
+    elseif lingers(holder) and max(holder[SINCE], holder[LEASE]) + LOOK <= now then
+      table.insert(doubtful, { record.fingerprint, record.name, holder })
     end
   end
   save(record)
@@ -28,4 +30,4 @@ for _, fingerprint in ipairs(call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 
     call('ZREM', index, fingerprint)
   end
 end
-return { lapses, overdue }
+return { lapses, overdue, doubtful }
