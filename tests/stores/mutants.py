@@ -168,3 +168,17 @@ MUTANTS = (
     ),
     Mutant("a revoked id starts", (("withdraw", "return remove(FINAL)", "return remove(WITHDRAWN)"),)),
 )
+
+PLAIN = "_plain_acquire"
+#: Mistakes on the short way of a plain acquire alone.
+PLAIN_MUTANTS = (
+    Mutant("a marker is overlooked", ((PLAIN, "if not stored and not marker then", "if not stored then"),)),
+    Mutant("a marker of a held lock is overlooked", ((PLAIN, "    and not marker\n", ""),)),
+    Mutant("refused by itself", ((PLAIN, "    and holder[ID] ~= id\n", ""),)),
+    Mutant("refused by the dead", ((PLAIN, "    and deadline(holder) > now\n", ""),)),
+    Mutant("refused by every state", ((PLAIN, "    and string.find(counts, holder[STATE], 1, true)\n", ""),)),
+    Mutant("never over", ((PLAIN, "    and (on_waiting == 'keep' or not waits(holder))\n", ""),)),
+    Mutant("one seat is two", ((PLAIN, "(%a*) 1 (%a+)", "(%a*) %d (%a+)"),)),
+    Mutant("always counted", ((PLAIN, "if what and counted == '4' then", "if what then"),)),
+    Mutant("nothing is trimmed", ((PLAIN, "'ZCOUNT', index, '-inf', now - GRACE", "'ZCOUNT', index, 1, 0"),)),
+)

@@ -14,6 +14,8 @@ from django_jobdedup.stores.redis.client import RAW, Client, RedisClient
 
 DIRECTORY: Final = Path(__file__).parent / "lua"
 VERBS: Final = tuple(sorted(path.stem for path in DIRECTORY.glob("[!_]*.lua")))
+#: Verbs whose plain cases are decided before most functions exist.
+PLAIN: Final = ("acquire",)
 #: Microseconds since the epoch, by the server's clock.
 SERVER_CLOCK: Final = "local t = redis.call('TIME')\n  return t[1] * 1000000 + t[2]"
 
@@ -41,7 +43,10 @@ class Scripts:
             return edit(name, found) if edit else found
 
         prelude = text("_prelude").replace("@GRACE@", str(round(grace * 1000))).replace("@CLOCK@", clock)
-        self.text: dict[str, str] = {verb: fold(f"{prelude}\n{text(verb)}") for verb in VERBS}
+        plain = {verb: text(f"_plain_{verb}") if verb in PLAIN else "" for verb in VERBS}
+        self.text: dict[str, str] = {
+            verb: fold(f"{prelude.replace('@PLAIN@', plain[verb])}\n{text(verb)}") for verb in VERBS
+        }
         self.sha: dict[str, str] = {verb: _sha(source) for verb, source in self.text.items()}
 
     def run(self, client: Client, verb: str, count: int, words: Sequence[Word]) -> Any:

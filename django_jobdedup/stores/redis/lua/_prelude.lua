@@ -53,6 +53,39 @@ local function count(name, what)
   end
 end
 
+local function new_holder(id, state, by)
+  return { id, state, '', 0, 0, now, 0, now, 0, false, false, 0, 0, 0, 0, by, '' }
+end
+
+local function waits(holder)
+  return holder[STATE] == 'P' or holder[STATE] == 'W'
+end
+
+local function deadline(holder)
+  return holder[STATE] == 'R' and max(holder[LEASE], holder[UNTIL]) or holder[UNTIL]
+end
+
+local function refused_by(holder)
+  return say('H', holder[ID], holder[STATE], holder[SINCE], deadline(holder), holder[BY])
+end
+
+-- Keys may outlive their use under a clock that jumps, never the other way round.
+local function keep_index(life)
+  if call('PTTL', index) < life then
+    call('PEXPIRE', index, life + 60 * MINUTE)
+  end
+end
+
+local function write(key, stored, first, life)
+  call('SET', key, pack(stored), 'PX', life)
+  call('ZADD', index, first, tail(key))
+  keep_index(life)
+end
+
+-- Here stand the plain cases of a verb (_plain_<verb>.lua), if it has some. A script makes its functions anew
+-- at each call: what is decided here does not pay for those below.
+@PLAIN@
+
 local function event(what, record, holder, other)
   call('XADD', events, 'MAXLEN', '~', 10000, '*', 'what', what, 'at', now, 'fingerprint', record.fingerprint,
     'name', record.name, 'id', holder[ID], 'by', holder[BY], 'other', other or '')
@@ -82,10 +115,6 @@ local function holder_of(record, id)
   end
 end
 
-local function waits(holder)
-  return holder[STATE] == 'P' or holder[STATE] == 'W'
-end
-
 -- A waiting holder with arguments is an intent: time makes it overdue, never dead.
 local function intent(holder)
   return holder[ARGS] and waits(holder)
@@ -93,10 +122,6 @@ end
 
 local function runs(holder)
   return holder[STATE] == 'R' and holder[LEASE] > now
-end
-
-local function deadline(holder)
-  return holder[STATE] == 'R' and max(holder[LEASE], holder[UNTIL]) or holder[UNTIL]
 end
 
 local function dead(holder)
@@ -123,17 +148,6 @@ local function attention(holder)
   return min(holder[UNTIL], news + age)
 end
 
-local function new_holder(id, state, by)
-  return { id, state, '', 0, 0, now, 0, now, 0, false, false, 0, 0, 0, 0, by, '' }
-end
-
--- Keys may outlive their use under a clock that jumps, never the other way round.
-local function keep_index(life)
-  if call('PTTL', index) < life then
-    call('PEXPIRE', index, life + 60 * MINUTE)
-  end
-end
-
 local function save(record)
   if #record.holders == 0 then
     if record.found then
@@ -151,10 +165,7 @@ local function save(record)
       last = max(last, max(holder[UNTIL], now) + MONTH)
     end
   end
-  local life = last - now + GRACE
-  call('SET', record.key, pack({ record.name, record.holders }), 'PX', life)
-  call('ZADD', index, first, record.fingerprint)
-  keep_index(life)
+  write(record.key, { record.name, record.holders }, first, last - now + GRACE)
 end
 
 -- For changes that move no deadline.

@@ -73,7 +73,7 @@ local function refuse(record, holder, swept)
   else
     save_quietly(record)
   end
-  return say('H', holder[ID], holder[STATE], holder[SINCE], deadline(holder), holder[BY])
+  return refused_by(holder)
 end
 
 local function merge(record, holder, request)
