@@ -18,7 +18,10 @@ if TYPE_CHECKING:
         JobLost,
         LockLost,
         PolicyError,
+        StoredCallError,
         StoreUnavailable,
+        TransactionConflict,
+        Undecided,
     )
     from django_jobdedup.executing.current import current_lock
     from django_jobdedup.outcomes import Outcome, Suppressed
@@ -37,7 +40,10 @@ __all__ = [
     "PolicyError",
     "Reschedule",
     "StoreUnavailable",
+    "StoredCallError",
     "Suppressed",
+    "TransactionConflict",
+    "Undecided",
     "Unique",
     "current_lock",
     "install",

@@ -12,6 +12,7 @@ from django_jobdedup.header import Header
 from django_jobdedup.outcomes import How
 
 if TYPE_CHECKING:
+    from django_jobdedup.middleware.base import Kept
     from django_jobdedup.policies.resolve import Policy
 
 #: Options with which Celery hangs other work on the end of a call.
@@ -29,6 +30,8 @@ class Call:
     gives one id. ``reserved``: the header with which it
     holds a waiting seat, to be confirmed once the message exists. ``again``: the header of the job
     whose id is published once more. ``task_object`` is the task where this process knows it.
+    ``kept``: where a durable store keeps the whole call. ``eager``: it runs in its caller, there is no
+    message.
     """
 
     task: str
@@ -47,13 +50,15 @@ class Call:
     reserved: Header | None = None
     again: Header | None = None
     task_object: Any = None
+    kept: Kept | None = None
+    eager: bool = False
 
     def carrying(self, options: Mapping[str, Any], reserved: Header | None) -> Call:
         """Return the call with other options; spelled out, because ``replace`` takes three times as long."""
         return Call(
             self.task, self.id, self.args, self.kwargs, options, self.queue, self.due_in, self.policy,
             self.promised, self.by_celery, self.observed, self.life, self.counted, reserved, self.again,
-            self.task_object,
+            self.task_object, self.kept, self.eager,
         )  # fmt: skip
 
 
@@ -62,7 +67,8 @@ class Execution:
     """One delivery that is about to start.
 
     ``late_for`` is the time for which the broker may deliver this message again if the worker dies
-    (0 with early ack), ``visibility`` the broker's visibility timeout, both in seconds.
+    (0 with early ack), ``visibility`` the broker's visibility timeout, both in seconds. ``eager``: it runs
+    in its caller, there is no message.
     """
 
     task: str
@@ -76,6 +82,7 @@ class Execution:
     far: bool = False
     counted: bool = False
     task_object: Any = None
+    eager: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,13 @@
     JobDedupError
     ├── PolicyError            (also ValueError)  a declaration that cannot work
     ├── FingerprintError       (also TypeError)   an argument without a canonical form
+    ├── StoredCallError        (also ValueError)  a call that cannot be written down or read again
+    ├── Undecided              (also RuntimeError)  a result asked for before its call was decided
     ├── DuplicateDispatch                         a refused call, under the strategy ``raise``
     ├── LockLost                                  a running body no longer holds its lock
     ├── JobLost                                   a run that ended without a word, stored as its result
-    └── StoreUnavailable                          the lock store cannot be reached
+    ├── StoreUnavailable                          the lock store cannot be reached
+    └── TransactionConflict                       the database has ended the caller's transaction
 
 The class docstring is the message when none is given. Every error survives pickling and a JSON result
 backend, which makes it again from ``args``: so ``args`` are the message and all attributes.
@@ -40,6 +43,17 @@ class FingerprintError(JobDedupError, TypeError):
     def __init__(self, message: str | None = None, argument: str | None = None) -> None:
         super().__init__(message, argument)
         self.argument = argument
+
+
+class StoredCallError(JobDedupError, ValueError):
+    """A call cannot be written down in a durable store, or a stored one cannot be read again.
+
+    Raised before anything is written; the message names the argument or option.
+    """
+
+
+class Undecided(JobDedupError, RuntimeError):  # noqa: N818 - a fact, as the field names it
+    """A result was asked for whose call waits for the commit of a transaction, or went with its rollback."""
 
 
 class DuplicateDispatch(JobDedupError):  # noqa: N818 - a fact, as the field names it
@@ -74,3 +88,18 @@ class JobLost(JobDedupError):  # noqa: N818
 
 class StoreUnavailable(JobDedupError):  # noqa: N818
     """The lock store cannot be reached and the policy says on_store_error="raise"."""
+
+
+class TransactionConflict(JobDedupError):  # noqa: N818
+    """The database has ended this transaction (deadlock, serialization failure, lock wait): run it anew.
+
+    Raised only inside a transaction of the caller's, where nobody else can begin it again.
+    """
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(
+            message
+            or "The database has ended this transaction because of another one (deadlock, serialization "
+            "failure or lock wait). Nothing of it is kept: run the whole transaction again, or keep it "
+            "shorter and dispatch at its end."
+        )

@@ -17,10 +17,12 @@ from celery import Celery
 from celery.utils.time import maybe_iso8601, maybe_make_aware
 from kombu.utils.uuid import uuid
 
-from django_jobdedup import signals
 from django_jobdedup.call import Call, is_untouched, running
 from django_jobdedup.conf import conf
+from django_jobdedup.dispatching.announcing import announce
 from django_jobdedup.dispatching.confirm import confirmer
+from django_jobdedup.dispatching.deferral import after_commit
+from django_jobdedup.dispatching.inline import confirm, publish_kept
 from django_jobdedup.dispatching.presence import is_attended
 from django_jobdedup.dispatching.promises import is_by_celery, is_promised
 from django_jobdedup.dispatching.result import marked, unmarked
@@ -30,14 +32,13 @@ from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.header import HEADER, Header
 from django_jobdedup.middleware import mistake, stack
 from django_jobdedup.middleware.base import Dispatch, Seat
+from django_jobdedup.middleware.keeping import keeps_calls
 from django_jobdedup.outcomes import Outcome
-from django_jobdedup.policies.resolve import UNSET, Policy, policy_of, refuse_unbuilt
+from django_jobdedup.policies.resolve import PASSING, UNSET, Policy, policy_of, refuse_unbuilt
 from django_jobdedup.policies.unique import Unique
 
 #: Options of ours in a call; taken out before Celery sees them.
 OPTIONS: Final = frozenset(("unique", "debounce", "throttle"))
-#: Tasks of Celery and of ours pass untouched.
-PASSING: Final = ("celery.", "django_jobdedup.")
 
 _POSITIONAL: Final = tuple(inspect.signature(Celery.send_task).parameters)[4:]
 #: The id that is being published: a second copy of the hook, further in, lets it pass.
@@ -104,7 +105,7 @@ def _hooked(original: Callable[..., Any]) -> Callable[..., Any]:
         ours: dict[str, Any] = {}
         if not OPTIONS.isdisjoint(options):
             ours = {option: options.pop(option) for option in OPTIONS if option in options}
-        if is_untouched() or name.startswith(PASSING) or not _is_call(args, kwargs):
+        if is_untouched() or name.startswith(PASSING) or not is_call(args, kwargs):
             return original(self, name, args, kwargs, **options)
         if conf.MODE == "off":
             return _off(self, original, name, args, kwargs, options)
@@ -118,8 +119,8 @@ def _hooked(original: Callable[..., Any]) -> Callable[..., Any]:
     return send_task
 
 
-def _is_call(args: object, kwargs: object) -> bool:
-    """Celery refuses other arguments itself, with its own words."""
+def is_call(args: object, kwargs: object) -> bool:
+    """Say whether these can be arguments; Celery refuses others itself, with its own words."""
     return (args is None or isinstance(args, list | tuple)) and (kwargs is None or isinstance(kwargs, dict))
 
 
@@ -133,7 +134,7 @@ def _call_or_none(
     try:
         task_object = _task_object(app, name, options)
         again = _again(options)
-        policy = _policy(name, task_object, ours)
+        policy = policy_for(name, task_object, ours)
         if policy is None and again is None:
             return None
         return _call(app, name, args, kwargs, options, policy, again, task_object)
@@ -144,7 +145,8 @@ def _call_or_none(
         return None
 
 
-def _policy(name: str, task_object: Any, ours: dict[str, Any]) -> Policy | None:
+def policy_for(name: str, task_object: Any, ours: dict[str, Any]) -> Policy | None:
+    """Return the policy of a call; ``ours`` are our options that it was made with. Raises PolicyError."""
     refuse_unbuilt(name, task_object, ours)
     return policy_of(name, getattr(task_object, "unique", None), ours.get("unique", UNSET))
 
@@ -192,9 +194,10 @@ def _call(
     by_celery = is_by_celery(app, options)
     queue, observed = "", False
     if again is None and isinstance(policy, Unique):
-        warn_if_open(name)
+        warn_if_open(name, policy.store)
         queue = queue_of(app, name, args, kwargs, options)
-        observed = policy.lock_type.at_dispatch and not is_attended(policy.store, queue)
+        seated = policy.lock_type.at_dispatch or keeps_calls(policy.store)
+        observed = seated and not is_attended(policy.store, queue)
     given = _given_id(name, options)
     options["task_id"] = given or uuid()
     return Call(
@@ -243,15 +246,19 @@ def _dispatch(app: Any, original: Callable[..., Any], call: Call) -> Any:
         return [_publish(app, original, one) for one in calls]
 
     done = stack.dispatch([call], publish)[0]
-    _announce(done)
+    announce(done)
     if done.error is not None:
         raise done.error
+    if done.outcome is Outcome.DEFERRED:
+        return after_commit(app, done)
     return marked(app, done)
 
 
 def _publish(app: Any, original: Callable[..., Any], call: Call) -> Dispatch:
     mark = _publishing.set(call.id)
     try:
+        if call.kept is not None and call.again is None:
+            return publish_kept(app, call, functools.partial(original, app))
         options = {**call.options, "task_id": call.id}
         result = original(app, call.task, call.args, call.kwargs, **options)
     except Exception as error:
@@ -259,22 +266,11 @@ def _publish(app: Any, original: Callable[..., Any], call: Call) -> Dispatch:
     finally:
         _publishing.reset(mark)
     if (header := call.reserved) is not None:
-        confirmer.add(Seat(header.knobs.store, header.shard, header.fingerprint, header.token))
+        if call.kept is None:
+            confirmer.add(Seat(header.knobs.store, header.shard, header.fingerprint, header.token))
+        else:
+            confirm(header)
     current = running.get()
     if call.again is not None and current is not None and current.execution.id == call.id:
         current.republished = True
     return Dispatch(call, Outcome.UNKNOWN, call.id, result=result)
-
-
-def _announce(done: Dispatch) -> None:
-    if not signals.dispatch_decided.receivers:
-        return
-    signals.send(
-        signals.dispatch_decided,
-        type(done.call.task_object) if done.call.task_object is not None else None,
-        call=done.call,
-        outcome=done.outcome,
-        holder_id=done.id,
-        fingerprint=done.fingerprint,
-        error=done.error,
-    )

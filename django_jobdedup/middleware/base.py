@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django_jobdedup.call import Call, Ending, Execution
 from django_jobdedup.outcomes import Outcome, Start
+
+if TYPE_CHECKING:
+    from django_jobdedup.stores.durable import Intent
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,18 @@ class Seat:
     shard: int
     fingerprint: str
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The place of a call that a durable store keeps: the store's alias, and the intent.
+
+    ``plain`` is the outcome of a call that never takes a seat (observed, bypassed, unknown), else None.
+    """
+
+    store: str
+    intent: Intent
+    plain: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +76,9 @@ class Middleware:
 
     #: Ask the store to count its decisions, in the same atomic step: one such middleware is enough.
     counts_in_store: ClassVar[bool] = False
+    #: Takes the waiting seats. A call that a durable store has kept is published from here inward: the
+    #: layers around have seen it when it was made.
+    locks: ClassVar[bool] = False
 
     def dispatch(
         self, calls: Sequence[Call], call_next: Callable[[Sequence[Call]], list[Dispatch]]

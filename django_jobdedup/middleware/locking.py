@@ -7,31 +7,33 @@ from typing import Any
 
 from django_jobdedup.call import Call, Ending, Execution
 from django_jobdedup.middleware.base import Dispatch, Middleware
-from django_jobdedup.middleware.planning import plan
+from django_jobdedup.middleware.keeping import keep
+from django_jobdedup.middleware.planning import Plan, plan
 from django_jobdedup.middleware.releasing import give_back, note_unstarted, release_unseen
 from django_jobdedup.middleware.reserving import reserve
 from django_jobdedup.middleware.settling import give_up, settle
 from django_jobdedup.middleware.starting import claim
+from django_jobdedup.stores.handler import stores
 
 
 class LockingMiddleware(Middleware):
     """Carry the policies out: the one middleware without which nothing is deduplicated."""
 
+    locks = True
+
     def dispatch(
         self, calls: Sequence[Call], call_next: Callable[[Sequence[Call]], list[Dispatch]]
     ) -> list[Dispatch]:
-        """Reserve, publish what was accepted, give back what could not be published."""
-        verdicts = reserve([plan(call) for call in calls])
-        going = [verdict.call for verdict in verdicts if verdict.publish]
-        try:
-            sent = iter(call_next(going) if going else ())
-        except BaseException as error:
-            give_up(verdicts, error)
-            raise
-        return [
-            settle(verdict, next(sent), call_next) if verdict.publish else verdict.refused()
-            for verdict in verdicts
-        ]
+        """Reserve, publish what was accepted, give back what could not be published.
+
+        A call that a durable store has written into the caller's transaction is ``deferred``.
+        """
+        plans = [plan(call) for call in calls]
+        if not stores.keep_calls:
+            return _lock(plans, call_next)
+        kept = keep(plans)
+        done = iter(_lock([item for item in kept if isinstance(item, Plan)], call_next))
+        return [item if isinstance(item, Dispatch) else next(done) for item in kept]
 
     def execute(self, execution: Execution, call_next: Callable[[Execution], Any]) -> Any:
         """Claim, run the body, give the seat back whatever happens.
@@ -53,3 +55,17 @@ class LockingMiddleware(Middleware):
         """Free the seat of a delivery that no body saw the end of."""
         if ending.header.locks:
             release_unseen(ending)
+
+
+def _lock(plans: Sequence[Plan], call_next: Callable[[Sequence[Call]], list[Dispatch]]) -> list[Dispatch]:
+    verdicts = reserve(plans)
+    going = [verdict.call for verdict in verdicts if verdict.publish]
+    try:
+        sent = iter(call_next(going) if going else ())
+    except BaseException as error:
+        give_up(verdicts, error)
+        raise
+    return [
+        settle(verdict, next(sent), call_next) if verdict.publish else verdict.refused()
+        for verdict in verdicts
+    ]

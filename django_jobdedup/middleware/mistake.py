@@ -8,12 +8,12 @@ from typing import Final
 from django.core.exceptions import ImproperlyConfigured
 
 from django_jobdedup import signals
-from django_jobdedup.exceptions import FingerprintError, PolicyError
+from django_jobdedup.exceptions import FingerprintError, PolicyError, StoredCallError
 
 logger = logging.getLogger("django_jobdedup")
 
 #: Errors whose sentence says what to write instead; a traceback would add nothing.
-MISTAKES: Final = (PolicyError, FingerprintError, ImproperlyConfigured)
+MISTAKES: Final = (PolicyError, FingerprintError, StoredCallError, ImproperlyConfigured)
 #: Sentences that a process keeps; beat would say each of them at every tick.
 _KEPT: Final = 1000
 _said: Final[set[tuple[str, str]]] = set()

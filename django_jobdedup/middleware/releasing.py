@@ -98,8 +98,9 @@ def _finish(ending: Ending, *, protected: bool) -> bool:
     header, how = ending.header, ending.how
     assert how is not None  # noqa: S101 - callers have looked
     request = Finish(
-        token_of(header, ending.nonce), header.n, how, ending.marker_ttl, header.knobs.name, ending.counted
-    )
+        token_of(header, ending.nonce), header.n, how, ending.marker_ttl, header.knobs.name, ending.counted,
+        ending.reason,
+    )  # fmt: skip
     answer = stores[header.knobs.store].finish(request)
     if isinstance(answer, NotMine) and protected:
         signals.send(signals.lock_lost, None, id=header.id, fingerprint=header.fingerprint)
@@ -116,7 +117,9 @@ def _withdraw(ending: Ending) -> bool:
     """
     header = ending.header
     answer = stores[header.knobs.store].withdraw(
-        Withdraw(ref_of(header), header.token, n=header.n, waiting=True, marker_ttl=ending.marker_ttl)
+        Withdraw(
+            ref_of(header), header.token, header.n, True, marker_ttl=ending.marker_ttl, reason=ending.reason
+        )
     )
     if isinstance(answer, Gone) and ending.nonce:
         return _finish(replace(ending, how=How.RELEASE), protected=False)

@@ -53,6 +53,18 @@ def dispatch(calls: Sequence[Call], publish: Callable[[Sequence[Call]], list[Dis
     return chain(calls)
 
 
+def dispatch_inside(
+    calls: Sequence[Call], publish: Callable[[Sequence[Call]], list[Dispatch]]
+) -> list[Dispatch]:
+    """Pass calls that were kept before through the layers inside the one that locks."""
+    chain = publish
+    for layer in reversed(middleware()):
+        if layer.locks:
+            break
+        chain = partial(_through, layer, chain)
+    return chain(calls)
+
+
 def _through(
     layer: Middleware, call_next: Callable[[Sequence[Call]], list[Dispatch]], calls: Sequence[Call]
 ) -> list[Dispatch]:

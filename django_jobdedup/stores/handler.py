@@ -42,6 +42,7 @@ class StoreHandler:
     def __init__(self) -> None:
         self._stores: dict[str, Store] = {}
         self._warned = False
+        self._keep: bool | None = None
 
     def __getitem__(self, alias: str) -> Store:
         """Return the store; raises ImproperlyConfigured, saying what to write, if there is none."""
@@ -61,8 +62,16 @@ class StoreHandler:
         """Return every store."""
         return [self[alias] for alias in self]
 
+    @property
+    def keep_calls(self) -> bool:
+        """Say whether any store keeps whole calls: a look at the settings, once."""
+        if self._keep is None:
+            self._keep = any(map(_is_durable, conf.STORES.values()))
+        return self._keep
+
     def reset(self) -> None:
         """Close and forget every store, so that the next use reads the settings anew."""
+        self._keep = None
         known, self._stores = self._stores, {}
         for store in known.values():
             store.close()
@@ -110,6 +119,14 @@ def unfit_alias() -> str:
 
 
 KNOWN: Final = ("BACKEND", "LOCATION", "OPTIONS")
+
+
+def _is_durable(options: Any) -> bool:
+    """Whether a backend is durable; one that cannot be read says so at its first use."""
+    try:
+        return bool(import_string(options["BACKEND"]).durable)
+    except (AttributeError, ImportError, KeyError, TypeError):
+        return False
 
 
 def _check(alias: str, options: Any) -> None:

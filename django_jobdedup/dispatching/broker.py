@@ -1,0 +1,75 @@
+"""Publish a kept call, and never wait for a broker that is down: the row is there, the relay comes later.
+
+Celery's own publish waits for a connection for seconds, and its Redis result backend for twenty. So the
+connection is tried once before, without a pause, and a broker that failed is left alone for a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from kombu.exceptions import OperationalError
+
+from django_jobdedup.call import Call, untouched
+from django_jobdedup.stores.breaker import Breaker
+
+#: Errors of a broker that is down; every other error is the message's own.
+DOWN: Final = (OperationalError, OSError)
+
+_breakers: WeakKeyDictionary[Any, Breaker] = WeakKeyDictionary()
+
+
+def breaker_of(app: Any) -> Breaker:
+    """Return the breaker of an app's broker."""
+    return _breakers.setdefault(app, Breaker())
+
+
+def publish(app: Any, call: Call, send: Callable[..., Any] | None = None) -> Any:
+    """Publish a call under its id and return Celery's result.
+
+    ``send`` publishes past the hook. A lost connection is opened anew once: the same id is safe to send
+    twice. Raises ``DOWN`` for a broker that cannot be reached, and what the message itself is to blame for.
+    """
+    breaker = breaker_of(app)
+    try:
+        try:
+            result = _publish(app, call, send)
+        except DOWN:
+            result = _publish(app, call, send)
+    except DOWN as error:
+        breaker.failed(str(error))
+        raise
+    except Exception:
+        breaker.worked()
+        raise
+    breaker.worked()
+    return result
+
+
+def _publish(app: Any, call: Call, send: Callable[..., Any] | None) -> Any:
+    options = {**call.options, "task_id": call.id, "retry": False}
+    given = options.pop("producer", None) or options.pop("publisher", None)
+    with app.producer_or_acquire(given) as producer:
+        _reach(producer)
+        with nullcontext() if send is not None else untouched():
+            return (send or app.send_task)(call.task, call.args, call.kwargs, producer=producer, **options)
+
+
+def _reach(producer: Any) -> None:
+    """Raise OperationalError at once if the broker does not answer."""
+    connection = producer.connection
+    if not connection.connected:
+        # Each host of a failover list once.
+        connection.ensure_connection(
+            max_retries=max(1, len(connection.alt)), interval_start=0, interval_step=0, interval_max=0
+        )
+    ping = getattr(getattr(producer.channel, "client", None), "ping", None)
+    if ping is None:  # AMQP learns of a lost connection from its socket
+        return
+    try:
+        ping()
+    except connection.connection_errors as error:
+        raise OperationalError(str(error)) from error

@@ -1,0 +1,227 @@
+"""The outbox: what a durable store keeps is decided and published, after a commit or by the relay."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal
+
+from celery import _state
+from celery.app import app_or_default
+from kombu.exceptions import OperationalError
+
+from django_jobdedup import signals
+from django_jobdedup.call import Call
+from django_jobdedup.dispatching.announcing import announce
+from django_jobdedup.dispatching.broker import DOWN, breaker_of, publish
+from django_jobdedup.header import task_id_of
+from django_jobdedup.middleware import stack
+from django_jobdedup.middleware.base import Dispatch
+from django_jobdedup.middleware.deciding import Decided, Restored, decide, restore
+from django_jobdedup.outcomes import Outcome
+from django_jobdedup.stores.durable import DurableStore, Intent
+from django_jobdedup.stores.record import Ref
+from django_jobdedup.stores.results import Unavailable
+
+logger = logging.getLogger("django_jobdedup")
+
+#: Intents that are decided and confirmed together.
+BATCH: Final = 100
+
+What = Literal["published", "settled", "broker down", "store down", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of one intent.
+
+    ``published``: its message is out. ``settled``: it needs none, refused or ended before. ``broker down``
+    and ``store down``: not its fault, try again later. ``failed``: its own error, with ``reason``.
+    ``outcome`` is the decision on its call, None where none fell here; ``by`` the token of the holder
+    that refused it.
+    """
+
+    intent: Intent
+    what: What
+    reason: str = ""
+    outcome: Outcome | None = None
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """An intent on its way to the broker."""
+
+    item: Restored
+    decided: Decided
+    call: Call
+    outcome: Outcome
+    seated: bool
+
+    @property
+    def place(self) -> tuple[Ref, str]:
+        """Return the record and the token."""
+        return self.item.intent.ref, self.item.intent.id
+
+
+def send(
+    store: DurableStore, intents: Sequence[Intent], *, app: Any = None, inline: bool = False
+) -> list[Sent]:
+    """Decide and publish intents in order, and tell the store; one answer an intent, in order.
+
+    ``inline``: a caller waits, so a broker that has just failed is not asked; all is decided all the same.
+    Never raises. Killed between the publish and the note of it, the next one publishes the same id again,
+    and the claim makes it one run.
+    """
+    app = app_or_default(app)
+    sent: list[Sent] = []
+    with _orphaned(keep=inline):
+        for start in range(0, len(intents), BATCH):
+            sent += _send(app, store, intents[start : start + BATCH], inline)
+    return sent
+
+
+@contextmanager
+def _orphaned(*, keep: bool) -> Iterator[None]:
+    """Let Celery not take the task that relays for the parent of what it sends."""
+    stack_of_tasks: Any = _state._task_stack  # type: ignore[attr-defined]
+    held = [] if keep else list(stack_of_tasks.stack or ())
+    for _ in held:
+        stack_of_tasks.pop()
+    try:
+        yield
+    finally:
+        for task in held:
+            stack_of_tasks.push(task)
+
+
+def _send(app: Any, store: DurableStore, intents: Sequence[Intent], inline: bool) -> list[Sent]:
+    sent: dict[str, Sent] = {}
+    readable: list[Restored] = []
+    for intent in intents:
+        try:
+            readable.append(restore(app, store.alias, intent))
+        except Exception as error:
+            sent[intent.id] = Sent(intent, "failed", _words(error))
+    going: list[Going] = []
+    for item, answer in zip(readable, _decided(store, readable), strict=True):
+        if isinstance(answer, Unavailable):
+            sent[item.intent.id] = Sent(item.intent, "store down", answer.error)
+        elif answer.verdict is None:
+            sent[item.intent.id] = Sent(item.intent, "settled")
+        elif answer.verdict.publish:
+            verdict = answer.verdict
+            going.append(Going(item, answer, verdict.call, verdict.outcome, verdict.seat is not None))
+        else:
+            sent[item.intent.id] = _refused(store, item, answer)
+    sent.update((each.intent.id, each) for each in _publish_all(app, store, going, inline))
+    return [sent[intent.id] for intent in intents]
+
+
+def _decided(store: DurableStore, items: Sequence[Restored]) -> Sequence[Decided | Unavailable]:
+    try:
+        return decide(store, items)
+    except Exception as error:
+        signals.report("outbox.decide", error)
+        return [Unavailable(_words(error))] * len(items)
+
+
+def _refused(store: DurableStore, item: Restored, answer: Decided) -> Sent:
+    intent, verdict = item.intent, answer.verdict
+    assert verdict is not None  # noqa: S101 - the caller has looked
+    told = _tell(store, intent, partial(store.resolve, state="superseded", by=answer.by))
+    if isinstance(told, Unavailable):
+        return Sent(intent, "store down", told.error)
+    if verdict.error is not None:  # nobody is left to raise it to
+        logger.warning("%s", verdict.error, extra={"action": "suppressed", "task": item.call.task})
+    announce(
+        Dispatch(item.call, verdict.outcome, verdict.holder_id, verdict.fingerprint, error=verdict.error)
+    )
+    return Sent(intent, "settled", "", verdict.outcome, answer.by)
+
+
+def _publish_all(app: Any, store: DurableStore, going: Sequence[Going], inline: bool) -> list[Sent]:
+    done = _dispatched(app, [each.call for each in going], inline)
+    found = [_judged(each, one) for each, one in zip(going, done, strict=True)]
+    out = [each for each, one in zip(going, found, strict=True) if one.what == "published"]
+    if seats := [each.place for each in out if each.seated]:
+        _tell(store, None, lambda *_: store.confirm(seats))
+    for each in out:
+        if not each.seated:
+            _tell(store, each.item.intent, partial(store.resolve, state="published"))
+    for each, one in zip(going, found, strict=True):
+        if one.what == "settled":
+            reason = "a middleware has not published it"
+            _tell(store, one.intent, partial(store.resolve, state="dead", reason=reason))
+        if not one.intent.decided:
+            announce(Dispatch(each.call, each.outcome, each.call.id, each.item.intent.ref.fingerprint))
+    return found
+
+
+def _dispatched(app: Any, calls: Sequence[Call], inline: bool) -> list[Dispatch]:
+    """Pass calls through the inner layers to the broker; one that makes a layer raise fails alone."""
+    if not calls:
+        return []
+    publisher = Publisher(app, inline)
+    try:
+        return stack.dispatch_inside(calls, publisher)
+    except Exception as error:
+        if len(calls) == 1:
+            return [Dispatch(calls[0], Outcome.UNKNOWN, calls[0].id, error=error)]
+    return [_dispatched(app, [call], inline)[0] for call in calls]
+
+
+class Publisher:
+    """Publishes calls in order, until the broker does not answer: then the rest waits for the relay."""
+
+    def __init__(self, app: Any, inline: bool) -> None:
+        self._app = app
+        breaker = breaker_of(app)
+        self._down: BaseException | None = None
+        if inline and breaker.refuses():
+            self._down = OperationalError(f"the broker did not answer a moment ago: {breaker.error}")
+
+    def __call__(self, calls: Sequence[Call]) -> list[Dispatch]:
+        """Publish; the error of each stands in its answer."""
+        return [self._publish(call) for call in calls]
+
+    def _publish(self, call: Call) -> Dispatch:
+        if self._down is not None:
+            return Dispatch(call, Outcome.UNKNOWN, call.id, error=self._down)
+        try:
+            return Dispatch(call, Outcome.UNKNOWN, call.id, result=publish(self._app, call))
+        except DOWN as error:
+            self._down = error
+            return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
+        except Exception as error:
+            return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
+
+
+def _judged(each: Going, done: Dispatch) -> Sent:
+    intent, outcome = each.item.intent, None if each.item.intent.decided else each.outcome
+    if isinstance(done.error, DOWN):
+        return Sent(intent, "broker down", _words(done.error), outcome)
+    if done.error is not None:
+        return Sent(intent, "failed", _words(done.error), outcome)
+    return Sent(intent, "published" if done.result is not None else "settled", "", outcome)
+
+
+def _tell(store: DurableStore, intent: Intent | None, verb: Any) -> Any:
+    """Write down what became of an intent; what cannot be written is found again by the relay."""
+    try:
+        return verb() if intent is None else verb(intent.ref, intent.id)
+    except Exception as error:
+        signals.report("outbox.tell", error)
+        return Unavailable(_words(error))
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def task_id(sent: Sent) -> str:
+    """Return the Celery task id of the job that covers the call."""
+    return task_id_of(sent.by or sent.intent.id)

@@ -1,0 +1,160 @@
+"""A whole call as bytes, and back: what a store keeps until somebody publishes it.
+
+One line of JSON that anybody may read, then arguments and options in the task's own serializer. It is
+read again only in a content type that the project accepts from its broker.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kombu.exceptions import ContentDisallowed, DecodeError
+from kombu.serialization import dumps, loads
+
+from django_jobdedup.call import Call
+from django_jobdedup.exceptions import StoredCallError
+from django_jobdedup.stored_call.options import travelling
+
+#: Version of the form.
+FORMAT: Final = 1
+#: Largest stored call, bytes: a quarter of what MariaDB takes in one statement unless it is told otherwise.
+LARGEST: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What decides over a stored call, beside the call itself.
+
+    ``promised`` and ``by_celery`` as in ``Call``. ``plain`` is the outcome of a call that takes no seat,
+    else empty. ``strategy`` is the strategy for a refused dispatch, in its JSON form. ``typed``: Celery was
+    given the task itself, not only its name.
+    """
+
+    promised: bool = False
+    by_celery: bool = False
+    plain: str = ""
+    strategy: Any = None
+    typed: bool = False
+
+
+_NOTES: Final = {each.name: each.default for each in fields(Notes)}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The readable line of a stored call: task, id, content type and encoding, due time (epoch), notes."""
+
+    task: str
+    id: str
+    content_type: str
+    encoding: str
+    due: float
+    notes: Notes
+
+
+def encode(
+    call: Call, notes: Notes, *, serializer: str, accept: Collection[str], largest: int = LARGEST
+) -> bytes:
+    """Return the stored form of a call; ``accept`` are content types (``application/json``).
+
+    Raises StoredCallError for an option or argument that cannot be stored, a content type that nobody
+    would read, and a call above ``largest`` bytes.
+    """
+    options = travelling(call.task, call.options, datetime.now(UTC))
+    content_type, encoding, body = _dumped(call, options, serializer)
+    if content_type not in accept:
+        raise StoredCallError(
+            f"{call.task} was not queued: its serializer {serializer!r} writes {content_type}, which "
+            "accept_content does not list, so nobody could read the stored call. Add it there, or give the "
+            "task another serializer."
+        )
+    head = {
+        "v": FORMAT,
+        "task": call.task,
+        "id": call.id,
+        "type": content_type,
+        "encoding": encoding,
+        "due": time.time() + call.due_in if call.due_in else 0,
+        **{name: value for name, default in _NOTES.items() if (value := getattr(notes, name)) != default},
+    }
+    stored = json.dumps(head, separators=(",", ":")).encode() + b"\n" + body
+    if len(stored) > largest:
+        raise StoredCallError(
+            f"{call.task} was not queued: its call takes {len(stored):,} bytes in its store, and at most "
+            f"{largest:,} are kept. Store the data elsewhere and pass its id."
+        )
+    return stored
+
+
+def _dumped(call: Call, options: Mapping[str, Any], serializer: str) -> tuple[str, str, bytes]:
+    try:
+        content_type, encoding, body = dumps([list(call.args), dict(call.kwargs), options], serializer)
+    except Exception as error:
+        raise StoredCallError(
+            f"{call.task} was not queued: {_culprit(call, options, serializer)} cannot be stored with the "
+            f"serializer {serializer!r} ({error})."
+        ) from error
+    raw: Any = body  # kombu's stubs know text only
+    return content_type, encoding, raw if isinstance(raw, bytes) else raw.encode(encoding)
+
+
+def _culprit(call: Call, options: Mapping[str, Any], serializer: str) -> str:
+    """Name the part that cannot be encoded."""
+    parts = {f"argument {place}": value for place, value in enumerate(call.args, 1)}
+    parts |= {f"argument {name}=": value for name, value in call.kwargs.items()}
+    parts |= {f"option {name}=": value for name, value in options.items()}
+    for name, value in parts.items():
+        try:
+            dumps(value, serializer)
+        except Exception:
+            return f"its {name}"
+    return "it"
+
+
+def head_of(stored: bytes) -> tuple[Head, bytes]:
+    """Return the readable line and the rest of a stored call. Raises StoredCallError."""
+    line, _, body = bytes(stored).partition(b"\n")
+    try:
+        head = json.loads(line)
+        if head["v"] != FORMAT:
+            raise StoredCallError(f"A stored call has format {head['v']!r}; this version reads {FORMAT}.")
+        notes = Notes(**{name: head[name] for name in _NOTES if name in head})
+        task, id, content_type, encoding = (str(head[name]) for name in ("task", "id", "type", "encoding"))
+        return Head(task, id, content_type, encoding, float(head["due"]), notes), body
+    except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise StoredCallError(f"A stored call cannot be read: {error!r}.") from error
+
+
+def decode(stored: bytes, *, accept: Collection[str]) -> tuple[Call, Notes]:
+    """Return the call and its notes; the call's policy and task object are for the caller to find.
+
+    Raises StoredCallError for bytes that are no stored call, and for a content type not in ``accept``.
+    """
+    head, body = head_of(stored)
+    if head.content_type not in accept:
+        raise StoredCallError(
+            f"The stored call {head.id} of {head.task} is written in {head.content_type}, which "
+            "accept_content does not list: add it there where this process runs."
+        )
+    try:
+        args, kwargs, options = loads(body, head.content_type, head.encoding, accept=set(accept))
+        call = Call(
+            task=head.task,
+            id=head.id,
+            args=tuple(args),
+            kwargs=dict(kwargs),
+            options=dict(options),
+            due_in=max(0.0, head.due - time.time()) if head.due else 0.0,
+            promised=head.notes.promised,
+            by_celery=head.notes.by_celery,
+        )
+    except (ContentDisallowed, DecodeError, TypeError, ValueError) as error:
+        raise StoredCallError(
+            f"The stored call {head.id} of {head.task} cannot be read: {error!r}."
+        ) from error
+    return call, head.notes
