@@ -22,7 +22,7 @@ from django_jobdedup.middleware.planning import request_for
 from django_jobdedup.middleware.starting import log_suppressed
 from django_jobdedup.outcomes import PutOff, Suppress
 from django_jobdedup.policies.identity import identify
-from django_jobdedup.policies.resolve import policy_of
+from django_jobdedup.policies.resolve import PASSING, policy_of
 from django_jobdedup.policies.unique import Unique
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.results import Acquired, Held
@@ -33,9 +33,9 @@ logger = logging.getLogger("django_jobdedup")
 
 def adopted(request: Any) -> Header | None:
     """Return the header of a message that came without one; None for a task without a policy."""
-    if conf.MODE == "off":
-        return None
     task = request.task
+    if conf.MODE == "off" or task.name.startswith(PASSING):
+        return None
     policy = policy_of(task.name, getattr(task, "unique", None))
     if not isinstance(policy, Unique):
         return None

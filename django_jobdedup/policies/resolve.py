@@ -38,6 +38,8 @@ class Bypass(Enum):
 
 #: This call goes past its task's policy, at dispatch and at start; the header must say so.
 BYPASS: Final = Bypass.CALL
+#: Tasks of Celery and of ours have no policy, whatever a glob says.
+PASSING: Final = ("celery.", "django_jobdedup.")
 
 #: What holds for a call that has a policy, or goes past one.
 Policy = Unique | Bypass
