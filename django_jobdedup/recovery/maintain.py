@@ -10,9 +10,15 @@ from typing import Any, Final
 from django_jobdedup import signals
 from django_jobdedup.recovery.duty import UNAVAILABLE, Duty, Stop, Tally, never
 from django_jobdedup.recovery.reaper import reap
+from django_jobdedup.recovery.relay import relay
+from django_jobdedup.recovery.retention import prune
 
 #: In the order in which they are done: what waits for a publish comes first.
-DUTIES: Final = (Duty("reap", 10.0, reap),)
+DUTIES: Final = (
+    Duty("relay", 1.0, relay),
+    Duty("reap", 10.0, reap),
+    Duty("retention", 600.0, prune),
+)
 NAMES: Final = tuple(duty.name for duty in DUTIES)
 
 

@@ -1,0 +1,119 @@
+"""The relay: what was committed and has not left, leaves.
+
+A call that a durable store keeps is published by its caller after the commit. Whatever stops that (a
+broker that is down, a process that is killed) leaves a row behind, and the relay does the same with it a
+little later: it decides, publishes, confirms. Killed in between it publishes the same id again, and the
+claim at the start of the body makes it one run.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, cast
+
+from django_jobdedup.dispatching import outbox
+from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, reachable
+from django_jobdedup.stores.durable import DurableStore
+from django_jobdedup.stores.results import Unavailable
+
+logger = logging.getLogger("django_jobdedup")
+
+#: Intents in one step.
+BATCH: Final = 100
+#: How often an intent may fail by its own fault before it is parked as dead.
+TRIES: Final = 5
+#: Pause before an intent that failed is tried again, seconds; doubled each time.
+PAUSE: Final = 5.0
+#: How long a broker that is down is left alone, seconds: at first, and at most.
+SHORTEST, LONGEST = 1.0, 30.0
+
+
+class BackOff:
+    """When the broker may be asked again: nothing is taken from the outbox before; ``clock`` is monotonic."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.over()
+
+    def over(self) -> None:
+        """Note that the broker has answered."""
+        self._pause, self._until = SHORTEST, 0.0
+
+    def down(self) -> None:
+        """Note that it has not: each time in a row doubles the pause."""
+        self._until = self._clock() + self._pause
+        self._pause = min(2 * self._pause, LONGEST)
+
+    def __bool__(self) -> bool:
+        return self._clock() < self._until
+
+
+#: Of this process: its Celery app has one broker.
+back_off: Final = BackOff()
+
+
+def relay(stop: Stop) -> Tally:
+    """Decide and publish what is due in every durable store.
+
+    Counts what was ``published``, ``settled`` without a message, ``failed`` by its own fault and parked as
+    ``dead``.
+    """
+    tally = Tally()
+    for store in reachable("relay", tally):
+        if store.durable:
+            _drain(cast(DurableStore, store), stop, tally)
+    return tally
+
+
+def _drain(store: DurableStore, stop: Stop, tally: Tally) -> None:
+    """Go on until nothing is due, the broker is down or it is time to stop."""
+    while not stop():
+        if back_off:
+            tally[UNAVAILABLE] += 1
+            return
+        intents = store.due(BATCH)
+        if isinstance(intents, Unavailable):
+            tally[UNAVAILABLE] += 1
+            return
+        if not intents:
+            return
+        sent = outbox.send(store, intents)
+        for one in sent:
+            _note(store, one, tally)
+        if any(one.what == "broker down" for one in sent):
+            back_off.down()
+        elif any(one.what == "published" for one in sent):
+            back_off.over()
+        if any(one.what == "store down" for one in sent):
+            tally[UNAVAILABLE] += 1
+            return
+
+
+def _note(store: DurableStore, sent: outbox.Sent, tally: Tally) -> None:
+    """Count what became of an intent; one that failed by its own fault is tried again, then parked."""
+    if sent.what in ("published", "settled"):
+        tally[sent.what] += 1
+    elif sent.what == "failed":
+        intent = sent.intent
+        retry_in = PAUSE * 2**intent.attempts
+        tries = store.missed(intent.ref, intent.id, sent.reason, retry_in)
+        tally["failed"] += 1
+        if isinstance(tries, int) and tries >= TRIES:
+            _park(store, sent, tally)
+
+
+def _park(store: DurableStore, sent: outbox.Sent, tally: Tally) -> None:
+    intent = sent.intent
+    if store.resolve(intent.ref, intent.id, "dead", reason=sent.reason) is not None:
+        return  # somebody has started it, or the store does not answer: it comes again
+    tally["dead"] += 1
+    logger.error(
+        "job %s of lock %s could not be published %d times and is parked as dead: %s",
+        intent.id,
+        intent.name,
+        TRIES,
+        sent.reason,
+        extra={"action": "dead", "task_id": intent.id, "fingerprint": intent.ref.fingerprint},
+    )

@@ -1,0 +1,168 @@
+"""The command: its subcommands, what they say, how they end."""
+
+from __future__ import annotations
+
+import json
+import signal
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_jobdedup.management.commands.jobdedup import SUBCOMMANDS
+from django_jobdedup.recovery.maintain import NAMES
+from django_jobdedup.stores.memory import MemoryStore
+from django_jobdedup.stores.redis.keys import keys_of
+from tests.rig.environment import Environment
+from tests.rig.waiting import wait_for
+
+from . import command
+from .conftest import Locks
+
+without_results = pytest.mark.environment(celery={"task_ignore_result": True})
+
+
+def said(*words: str) -> str:
+    out = StringIO()
+    call_command("jobdedup", *words, stdout=out)
+    return out.getvalue()
+
+
+@pytest.fixture
+def lost(memory: MemoryStore, locks: Locks) -> None:
+    """A run that has vanished."""
+    locks.run("a")
+    memory.clock.advance(50)
+
+
+@without_results
+def test_once_it_does_every_duty_and_says_what_came_of_it(celery_env: Environment, lost: None) -> None:
+    assert said("maintain") == "relay: nothing to do\nreap: 1 lost\nretention: nothing to do\n"
+
+
+@without_results
+def test_it_says_so_to_machines(celery_env: Environment, lost: None) -> None:
+    assert command.lines(said("maintain", "--json")) == [
+        {"duty": "relay"},
+        {"duty": "reap", "lost": 1},
+        {"duty": "retention"},
+    ]
+
+
+@without_results
+def test_it_does_only_what_it_is_told(celery_env: Environment, lost: None) -> None:
+    assert said("maintain", "--only", "retention,relay") == "relay: nothing to do\nretention: nothing to do\n"
+
+
+@pytest.mark.parametrize("wrong", ["reaper", "", ",", "relay,shop"])
+def test_a_duty_that_does_not_exist_is_refused(wrong: str) -> None:
+    with pytest.raises(CommandError, match=r"there is no duty .*; use relay, reap, retention"):
+        call_command("jobdedup", "maintain", "--only", wrong)
+
+
+def test_a_duty_that_cannot_be_done_is_exit_code_1(
+    celery_env: Environment, memory: MemoryStore, settings: Any
+) -> None:
+    settings.JOBDEDUP_STORES = {"broken": {"BACKEND": "no.such.Store"}}
+    out = StringIO()
+    with pytest.raises(CommandError, match="maintain: not all could be done") as caught:
+        call_command("jobdedup", "maintain", "--only", "reap", stdout=out)
+
+    assert caught.value.returncode == 1
+    assert out.getvalue() == "reap: 1 unavailable\n"
+
+
+def test_a_process_without_a_celery_app_is_told_what_to_write(celery_env: Environment) -> None:
+    bare = celery_env.having(variables={"DJANGO_SETTINGS_MODULE": "tests.recovery.no_celery"})
+    ended = command.run(bare, "maintain")
+
+    assert ended.returncode == 1
+    assert "No Celery app is loaded, so nothing can be published. Import your app" in ended.stderr
+
+
+def test_without_a_subcommand_it_says_which_there_are(celery_env: Environment) -> None:
+    ended = command.run(celery_env)
+
+    assert ended.returncode == 2
+    assert {each.name for each in SUBCOMMANDS} == {"maintain", "schedule"}
+    assert "arguments are required: subcommand" in ended.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_loop_ends_well_when_it_is_told_to(
+    celery_env: Environment, how: signal.Signals, redis_client: Any
+) -> None:
+    process = command.start(celery_env, "maintain", "--loop", "--only", "reap", "--json")
+    index = keys_of(celery_env.namespace).shards[0].index
+    redis_client.zadd(index, {"f" * 64: 1})  # of a lock that is gone: the reaper takes it out
+    wait_for(lambda: not redis_client.exists(index), 20, what="the loop at work")
+    process.send_signal(how)
+    out, err = process.communicate(timeout=10)
+
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_the_duties_are_those_of_the_page() -> None:
+    assert NAMES == ("relay", "reap", "retention")
+
+
+# The entry of django-celery-beat -------------------------------------------------------------------
+
+
+def test_without_django_celery_beat_it_says_what_to_write() -> None:
+    with pytest.raises(CommandError, match="django_celery_beat is not installed") as caught:
+        call_command("jobdedup", "schedule")
+
+    assert 'CELERY_BEAT_SCHEDULE = {"jobdedup-maintain": {"task": "django_jobdedup.maintain"' in str(
+        caught.value
+    )
+
+
+@pytest.fixture
+def beat_world(celery_env: Environment, tmp_path: Any, settings: Any) -> Environment:
+    """A project with django-celery-beat, and its tables."""
+    pytest.importorskip("django_celery_beat")
+    world = celery_env.having(
+        settings={"INSTALLED_APPS": [*settings.INSTALLED_APPS, "django_celery_beat"]},
+        variables={"DATABASE_PATH": str(tmp_path / "beat.sqlite3")},
+    )
+    migrated = command.run(world, command="migrate")
+    assert migrated.returncode == 0, migrated.stderr
+    return world
+
+
+ROWS = """
+import json
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+rows = [
+    [r.name, r.task, r.interval.every, r.interval.period, r.expire_seconds, r.enabled, r.queue]
+    for r in PeriodicTask.objects.all()
+]
+print(json.dumps([rows, IntervalSchedule.objects.count()]))
+"""
+
+
+def test_the_entry_is_installed_once_and_set_right(beat_world: Environment) -> None:
+    first = command.run(beat_world, "schedule", "--json")
+    assert first.returncode == 0, first.stderr
+    again = command.run(beat_world, "schedule", "--queue", "upkeep")
+    rows, intervals = json.loads(command.shell(beat_world, ROWS))
+
+    assert command.lines(first.stdout) == [
+        {"entry": "django_jobdedup.maintain", "created": True, "enabled": True, "every": 15.0}
+    ]
+    assert again.stdout == "django_jobdedup.maintain: set right, every 15 s\n"
+    name = "django_jobdedup.maintain"
+    assert rows == [[name, name, 15, "seconds", 15, True, "upkeep"]]
+    assert intervals == 1
+
+
+def test_an_entry_that_a_person_has_switched_off_stays_off(beat_world: Environment) -> None:
+    command.run(beat_world, "schedule")
+    command.shell(
+        beat_world,
+        "from django_celery_beat.models import PeriodicTask; PeriodicTask.objects.update(enabled=False)",
+    )
+
+    assert command.run(beat_world, "schedule").stdout.endswith("; it is switched off\n")
