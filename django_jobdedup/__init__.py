@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from django_jobdedup.dispatching.hook import install, uninstall
-    from django_jobdedup.dispatching.result import outcome_of
+    from django_jobdedup.dispatching.result import job_of, outcome_of
     from django_jobdedup.exceptions import (
         DuplicateDispatch,
         FingerprintError,
@@ -47,6 +47,7 @@ __all__ = [
     "Unique",
     "current_lock",
     "install",
+    "job_of",
     "outcome_of",
     "uninstall",
 ]
@@ -57,6 +58,7 @@ _HOMES = {
     "Outcome": "outcomes",
     "Suppressed": "outcomes",
     "current_lock": "executing.current",
+    "job_of": "dispatching.result",
     "outcome_of": "dispatching.result",
     "install": "dispatching.hook",
     "uninstall": "dispatching.hook",

@@ -71,6 +71,7 @@ class JobIntent(models.Model):
     attention = models.BigIntegerField(null=True, help_text="When to look at it; empty without a seat.")
     counts = AsciiField(max_length=4, default="", blank=True, help_text="States that keep the waiting key.")
 
+    place = models.BigIntegerField(default=0, help_text="Order of acceptance under one lock.")
     seat = AsciiField(max_length=1, default="", blank=True)
     nonce = AsciiField(max_length=64, default="", blank=True)
     lease = models.BigIntegerField(default=0)
@@ -107,6 +108,7 @@ class JobIntent(models.Model):
             models.Index(fields=["fingerprint", "attention"], name="jobdedup_intent_held"),
             models.Index(fields=["fingerprint", "fence"], name="jobdedup_intent_fence"),
             models.Index(fields=["shard", "attention"], name="jobdedup_intent_attention"),
+            models.Index(fields=["fingerprint", "publish_at"], name="jobdedup_intent_order"),
             models.Index(fields=["publish_at"], name="jobdedup_intent_publish"),
             models.Index(fields=["ended_at"], name="jobdedup_intent_ended"),
             models.Index(fields=["job_key"], name="jobdedup_intent_job"),

@@ -106,7 +106,7 @@ class Withdraw:
     ``waiting`` False: the publish failed, surely or perhaps; only an own ``P`` is given back.
     ``waiting`` True: the message was revoked, has expired or is skipped at its start; an own ``P``
     or ``W`` is given back, and the id is closed with a final marker that lives ``marker_ttl``
-    seconds, unless its marker says that attempt ``n`` has ended before.
+    seconds, unless its marker says that attempt ``n`` has ended before. ``reason`` as in ``Finish``.
     """
 
     ref: Ref
@@ -114,3 +114,4 @@ class Withdraw:
     n: int = 0
     waiting: bool = False
     marker_ttl: float = 60.0
+    reason: str = ""

@@ -12,11 +12,13 @@ from django_jobdedup.outcomes import How
 from django_jobdedup.stores import results
 from django_jobdedup.stores.base import Store
 from django_jobdedup.stores.clock import Clock
+from django_jobdedup.stores.database.store import DatabaseStore
 from django_jobdedup.stores.memory import MemoryStore
 from django_jobdedup.stores.record import Holder, Marker, Record, Ref
 from django_jobdedup.stores.redis.scripts import Scripts
 from django_jobdedup.stores.redis.store import RedisStore
 from django_jobdedup.stores.requests import Acquire, Claim, Finish, Merge, Token, Withdraw
+from tests.rig.engines import Engine
 
 NOON = 1_800_000_000.0
 """When every test begins, by the store's clock."""
@@ -165,3 +167,25 @@ class RedisBench(Bench):
 
     def _advance(self, seconds: float) -> None:
         self.client.incrby(CLOCK_KEY, round(seconds * 1_000_000))
+
+
+class DatabaseBench(Bench):
+    """The database store on one engine; its statements have our time in the place of the server's."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self.engine = engine
+        self.store: DatabaseStore = DatabaseStore("default", engine.alias, clock=self._clock)
+        self.clear()
+
+    def _clock(self) -> str:
+        return str(round(self.now * 1_000_000))
+
+    def clear(self) -> None:
+        """Begin anew: empty tables at noon."""
+        self.now = NOON
+        self.store.verbs.tally.reset()
+        self.engine.empty()
+
+    def _advance(self, seconds: float) -> None:
+        """The clock is ``now`` itself."""

@@ -11,7 +11,9 @@ from redis import Redis
 from django_jobdedup.stores.redis.store import RedisStore
 from testproject.embedded_redis import EmbeddedRedis
 
-from .bench import CLOCK_KEY, Bench, MemoryBench, RedisBench
+from tests.rig.engines import Engine
+
+from .bench import CLOCK_KEY, Bench, DatabaseBench, MemoryBench, RedisBench
 
 ALIAS = "locks"
 NAMESPACE = "jd"
@@ -67,9 +69,27 @@ def memory_bench(locks: None) -> MemoryBench:
     return MemoryBench()
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture
+def sqlite_wal_bench(sqlite_engine: Engine, locks: None) -> DatabaseBench:
+    """The database store on SQLite, on the bench."""
+    return DatabaseBench(sqlite_engine)
+
+
+@pytest.fixture
+def postgresql_bench(postgresql_engine: Engine, locks: None) -> DatabaseBench:
+    """The database store on PostgreSQL, on the bench."""
+    return DatabaseBench(postgresql_engine)
+
+
+@pytest.fixture
+def mariadb_bench(mariadb_engine: Engine, locks: None) -> DatabaseBench:
+    """The database store on MariaDB, on the bench."""
+    return DatabaseBench(mariadb_engine)
+
+
+@pytest.fixture(params=["memory", "redis", "sqlite_wal", "postgresql", "mariadb"])
 def bench(request: pytest.FixtureRequest) -> Bench:
-    """Each store in turn: one contract."""
+    """Each store in turn, the database store on each engine: one contract."""
     bench: Bench = request.getfixturevalue(f"{request.param}_bench")
     return bench
 

@@ -32,6 +32,8 @@ class Seat:
     refused: int = 0
     fence: int = 0
     last: str = ""
+    #: Its whole call is kept beside it, see ``stores/durable.py``.
+    kept: bool = False
 
     @property
     def waits(self) -> bool:
@@ -40,8 +42,8 @@ class Seat:
 
     @property
     def intent(self) -> bool:
-        """Say whether it waits with arguments: then time makes it overdue, never dead."""
-        return self.args is not None and self.waits
+        """Say whether it waits with arguments or its call: then time makes it overdue, never dead."""
+        return (self.args is not None or self.kept) and self.waits
 
     @property
     def deadline(self) -> int:
@@ -58,7 +60,7 @@ class Seat:
 
     def lingers(self, now: int) -> bool:
         """Say whether only its message keeps it: it waits, or comes again after a late-acked run."""
-        return (self.state == "W" and self.args is None) or (self.state == "R" and not self.runs(now))
+        return (self.state == "W" and not self.intent) or (self.state == "R" and not self.runs(now))
 
     def doubtful(self, now: int) -> bool:
         """Say whether it lingers without news for long enough to ask for its message."""

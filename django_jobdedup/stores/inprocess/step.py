@@ -39,12 +39,16 @@ class Shelf:
 
 @dataclass(slots=True)
 class Step:
-    """A shelf at one moment; ``now`` and ``grace`` in milliseconds, ``micros`` for the fence."""
+    """A shelf at one moment; ``now`` and ``grace`` in milliseconds, ``micros`` for the fence.
+
+    ``keeps``: the shelf is that of a durable store, which keeps calls.
+    """
 
     shelf: Shelf
     micros: int
     grace: int
     now: int = 0
+    keeps: bool = False
 
     def __post_init__(self) -> None:
         self.now = self.micros // 1000

@@ -29,7 +29,8 @@ def reap(step: Step, limit: int, pending: int) -> Reaped:
 
 
 def _is_overdue(step: Step, seat: Seat) -> bool:
-    return seat.intent and seat.until <= step.now
+    # One whose call is kept is published by the relay, see ``DurableStore.due``.
+    return seat.intent and not seat.kept and seat.until <= step.now
 
 
 def _overdue(step: Step, entry: Entry, seat: Seat, pending: int) -> Overdue:

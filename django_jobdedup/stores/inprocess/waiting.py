@@ -50,6 +50,7 @@ def _decide(step: Step, request: Acquire) -> tuple[str, Answer]:
 
 
 def _own(step: Step, entry: Entry, own: Seat, request: Acquire) -> Acquired:
+    own.kept = own.kept or _keeps(step, request)
     if own.state == "P":
         own.until = step.now + milliseconds(request.pending)
         if request.received:
@@ -67,13 +68,17 @@ def _add(step: Step, entry: Entry, request: Acquire, over: tuple[str, ...] = ())
     seat = Seat(request.id, "P", request.by, _due(step, request, step.now), step.now)
     seat.first = step.now if _debounces(request) else 0
     seat.ttl, seat.until = milliseconds(request.ttl), step.now + milliseconds(request.pending)
-    seat.args, seat.over = request.args, over
+    seat.args, seat.over, seat.kept = request.args, over, _keeps(step, request)
     entry.seats.append(seat)
     entry.name = request.name or entry.name
     if request.received:
         step.to_waiting(entry, seat)
     step.save(entry)
     return Acquired(step.now / 1000)
+
+
+def _keeps(step: Step, request: Acquire) -> bool:
+    return step.keeps and request.call is not None
 
 
 def _debounces(request: Acquire) -> bool:

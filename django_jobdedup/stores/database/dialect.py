@@ -1,0 +1,59 @@
+"""What differs between engines: the clock, a SELECT from nothing, which errors mean "try again"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.db import Error
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One engine.
+
+    ``clock`` is an expression: microseconds since the epoch by the server's wall clock at that statement,
+    not at the beginning of its transaction. ``nothing`` is what a SELECT with a WHERE but without a table
+    selects from. ``derived``: a statement that writes a table reads it through a derived table only.
+    """
+
+    clock: str
+    quote: str = '"'
+    nothing: str = ""
+    derived: bool = False
+
+    def name(self, name: str) -> str:
+        """Return an identifier, quoted."""
+        return f"{self.quote}{name}{self.quote}"
+
+
+DIALECTS: Final = {
+    "postgresql": Dialect("(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint"),
+    # UTC, because the session's time zone may have an hour twice.
+    "mysql": Dialect(
+        "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))", "`", " FROM DUAL", derived=True
+    ),
+    "sqlite": Dialect(
+        "(CAST(strftime('%%s', 'now') AS INTEGER) * 1000000"
+        " + CAST(substr(strftime('%%f', 'now'), 4) AS INTEGER) * 1000)"
+    ),
+}
+
+#: MySQL: lock wait timeout, deadlock, and MariaDB's "record has changed since last read".
+BUSY_NUMBERS: Final = frozenset({1020, 1205, 1213})
+#: SQLSTATE: serialization failure, deadlock, lock not available.
+BUSY_STATES: Final = frozenset({"40001", "40P01", "55P03"})
+
+
+def is_busy(error: Error) -> bool:
+    """Say whether the database chose this statement as the victim of a conflict: a deadlock, a busy file."""
+    cause: Any = error.__cause__
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    number = error.args[0] if error.args else None
+    words = str(error)
+    return (
+        state in BUSY_STATES
+        or number in BUSY_NUMBERS
+        or "database is locked" in words
+        or ("database table is locked" in words)
+    )

@@ -1,0 +1,190 @@
+"""The line to the database: one question, tried again while others are faster, and never an exception.
+
+Whatever goes wrong outside a user's transaction becomes ``Unavailable``, opens the breaker if the
+database cannot be reached, and sends ``store_unavailable``. Inside one a conflict is raised: the database
+has ended the transaction, and only its owner can begin it anew.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from django.db import (
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    connections,
+    router,
+    transaction,
+)
+from django.db.transaction import TransactionManagementError
+
+from django_jobdedup import signals
+from django_jobdedup.exceptions import TransactionConflict
+from django_jobdedup.models import JobIntent
+from django_jobdedup.stores.breaker import Breaker
+from django_jobdedup.stores.database.dialect import DIALECTS, Dialect, is_busy
+from django_jobdedup.stores.results import Unavailable
+
+T = TypeVar("T")
+
+#: How often a step is decided anew because somebody was faster.
+TRIES: Final = 30
+#: How often it is taken again because the database was busy: each such try may have waited for a timeout.
+BUSY_TRIES: Final = 6
+#: The longest pause between two tries, seconds.
+PAUSE: Final = 0.1
+
+
+class Conflict(Exception):  # noqa: N818 - a fact
+    """A row is not any more what the decision rests on."""
+
+
+def is_open(connection: Any) -> bool:
+    """Say whether a connection has an open transaction; does not connect for it."""
+    if connection.in_atomic_block:
+        return True
+    by_itself = (
+        connection.settings_dict["AUTOCOMMIT"] if connection.connection is None else connection.autocommit
+    )
+    return not by_itself
+
+
+class Sql:
+    """One connection at work: statements with the clock in them."""
+
+    def __init__(self, connection: Any, dialect: Dialect, clock: str) -> None:
+        self.connection, self.dialect, self.clock = connection, dialect, clock
+
+    @property
+    def alone(self) -> bool:
+        """Say whether a statement is a transaction of its own."""
+        return not is_open(self.connection)
+
+    def rows(self, text: str, words: list[Any]) -> list[tuple[Any, ...]]:
+        """Ask."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(text, words)
+            return list(cursor.fetchall())
+
+    def write(self, text: str, words: list[Any]) -> int:
+        """Write, and return the number of rows that matched."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(text, words)
+            return int(cursor.rowcount)
+
+    def atomic(self) -> Any:
+        """Take what follows as one step: a transaction, or a savepoint of the user's."""
+        return transaction.atomic(using=self.connection.alias)
+
+
+class Line:
+    """Asks one database, through a breaker.
+
+    ``location`` is its alias; empty: what the routers say. ``clock`` gives an expression in the place of
+    the server's clock; the tests move it.
+    """
+
+    def __init__(
+        self, store: str, location: str, breaker: Breaker, clock: Callable[[], str] | None = None
+    ) -> None:
+        self.store, self.location, self.breaker, self.clock = store, location, breaker, clock
+
+    @property
+    def using(self) -> str:
+        """Return the alias of the database."""
+        return self.location or router.db_for_write(JobIntent)
+
+    @property
+    def connection(self) -> Any:
+        """Return this thread's connection."""
+        return connections[self.using]
+
+    def run(self, verb: str, work: Callable[[Sql], T]) -> T | Unavailable:
+        """Take a step: again while others are faster, or once more on a new connection."""
+        if self.breaker.refuses():
+            return Unavailable(self.breaker.error)
+        sql = self._sql()
+        tries = Tries(sql)
+        while True:
+            try:
+                answer = work(sql)
+            except (Conflict, Error) as error:
+                if not tries.once_more(error):
+                    return self._failed(verb, error)
+                continue
+            self.breaker.worked()
+            return answer
+
+    def raw(self, work: Callable[[Sql], T]) -> T:
+        """Take a step once, and let every error pass: the transaction is the caller's."""
+        return work(self._sql())
+
+    def _sql(self) -> Sql:
+        connection = self.connection
+        dialect = DIALECTS[connection.vendor]
+        return Sql(connection, dialect, self.clock() if self.clock else dialect.clock)
+
+    def _failed(self, verb: str, error: Exception) -> Unavailable:
+        words = f"{type(error).__name__}: {error}"
+        if isinstance(error, Conflict) or (isinstance(error, Error) and is_busy(error)):
+            words = f"others were faster, {TRIES} times in a row: {words}"
+        elif isinstance(error, OperationalError | InterfaceError):
+            self.breaker.failed(words)
+        signals.send(signals.store_unavailable, None, store=self.store, verb=verb, error=words)
+        return Unavailable(words)
+
+
+class Tries:
+    """How often one step has been tried, and whether it may be once more."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+        self._conflicts = self._busy = 0
+        self._reconnected = False
+
+    def once_more(self, error: Exception) -> bool:
+        """Wait a little and say yes, or say no.
+
+        Raises TransactionConflict, TransactionManagementError or DataError where only the caller can help.
+        """
+        if isinstance(error, TransactionManagementError | DataError):
+            raise error
+        if isinstance(error, Conflict | IntegrityError):
+            self._conflicts += 1
+            return self._wait(self._conflicts, TRIES, error)
+        if isinstance(error, Error) and is_busy(error):
+            if not self._sql.alone:
+                raise TransactionConflict() from error
+            self._busy += 1
+            return self._wait(self._busy, BUSY_TRIES, error)
+        return self._reconnect(error)
+
+    def _wait(self, number: int, most: int, error: Exception) -> bool:
+        if number >= most:
+            if not self._sql.alone:
+                raise TransactionConflict() from error
+            return False
+        if number > 1:
+            time.sleep(random.uniform(0, min(0.001 * 2**number, PAUSE)))
+        return True
+
+    def _reconnect(self, error: Exception) -> bool:
+        """Open a new connection in the place of one that broke while nobody used it: a restart."""
+        connection = self._sql.connection
+        if (
+            not isinstance(error, OperationalError | InterfaceError)
+            or self._reconnected
+            or is_open(connection)
+            or connection.connection is None
+            or connection.is_usable()
+        ):
+            return False
+        self._reconnected = True
+        connection.close()
+        return True

@@ -1,0 +1,166 @@
+"""Intents on their way out: who publishes them, what comes of them, who asks about them."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final, cast
+
+from django_jobdedup.stores.database.line import Sql
+from django_jobdedup.stores.database.looking import now_of
+from django_jobdedup.stores.database.rows import key_of
+from django_jobdedup.stores.database.statements import TABLE, among
+from django_jobdedup.stores.durable import Fate, Found, Intent, State
+from django_jobdedup.stores.inprocess.step import MINUTE
+from django_jobdedup.stores.record import Ref
+from django_jobdedup.stores.results import Gone
+
+#: The most intents of one answer.
+MOST: Final = 500
+INTENT: Final = (
+    "id", "shard", "fingerprint", "token", "name", "call", "seat", "attempts", "mark_n", "mark_until",
+)  # fmt: skip
+
+
+def due(sql: Sql, limit: int, pending: int) -> list[Intent]:
+    """Take intents whose time has come; nobody else gets them for ``pending`` milliseconds."""
+    found = _candidates(sql, min(limit, MOST))
+    if not found:
+        return []
+    now, ids, stamp = int(found[0][1]) // 1000, [int(row[0]) for row in found], secrets.token_hex(8)
+    _stamp(sql, ids, stamp, now, now + pending)
+    rows = _stamped(sql, ids, stamp, now)
+    # Another relay has taken an earlier one of the same lock between the two statements.
+    late = [row[0] for row in rows if row[-1]]
+    if late:
+        q = sql.dialect.name
+        text = (
+            f"UPDATE {q(TABLE)} SET {q('publish_at')} = %s, {q('relay')} = '', "  # noqa: S608
+            f"{q('version')} = {q('version')} + 1 "
+            f"WHERE {q('id')} IN ({among(len(late))}) AND {q('relay')} = %s"
+        )
+        sql.write(text, [now, *late, stamp])
+    return [_intent(row, now) for row in rows if not row[-1]]
+
+
+def _candidates(sql: Sql, limit: int) -> list[tuple[Any, ...]]:
+    q = sql.dialect.name
+    now = f"({sql.clock}) / 1000"
+    earlier = (
+        f"SELECT 1 FROM {q(TABLE)} e WHERE e.{q('fingerprint')} = c.{q('fingerprint')} "  # noqa: S608
+        f"AND e.{q('publish_at')} > {now} AND e.{q('id')} < c.{q('id')} AND e.{q('state')} = 'pending'"
+    )
+    # "+ 0": in order of acceptance, but not by walking along the primary key through all that has ended.
+    text = (
+        f"SELECT c.{q('id')}, {sql.clock} FROM {q(TABLE)} c WHERE c.{q('publish_at')} <= {now} "  # noqa: S608
+        f"AND NOT EXISTS ({earlier}) ORDER BY c.{q('id')} + 0 LIMIT %s"
+    )
+    return sql.rows(text, [limit])
+
+
+def _stamp(sql: Sql, ids: list[int], stamp: str, now: int, then: int) -> None:
+    q = sql.dialect.name
+    seated = f"{q('seat')} <> ''"
+    # W, not P: a relay whose publish fails must not be able to withdraw it.
+    text = (
+        f"UPDATE {q(TABLE)} SET {q('relay')} = %s, {q('publish_at')} = %s, "  # noqa: S608
+        f"{q('until')} = CASE WHEN {seated} THEN %s ELSE {q('until')} END, "
+        f"{q('attention')} = CASE WHEN {seated} THEN %s ELSE {q('attention')} END, "
+        f"{q('seat')} = CASE WHEN {seated} THEN 'W' ELSE {q('seat')} END, "
+        f"{q('version')} = {q('version')} + 1 "
+        f"WHERE {q('id')} IN ({among(len(ids))}) AND {q('publish_at')} <= %s"
+    )
+    sql.write(text, [stamp, then, then, then, *ids, now])
+
+
+def _stamped(sql: Sql, ids: list[int], stamp: str, now: int) -> list[tuple[Any, ...]]:
+    q = sql.dialect.name
+    earlier = (
+        f"SELECT 1 FROM {q(TABLE)} e WHERE e.{q('fingerprint')} = c.{q('fingerprint')} "  # noqa: S608
+        f"AND e.{q('publish_at')} > %s AND e.{q('id')} < c.{q('id')} AND e.{q('state')} = 'pending' "
+        f"AND e.{q('relay')} <> %s"
+    )
+    fields = ", ".join(f"c.{q(name)}" for name in INTENT)
+    text = (
+        f"SELECT {fields}, EXISTS ({earlier}) FROM {q(TABLE)} c "  # noqa: S608
+        f"WHERE c.{q('id')} IN ({among(len(ids))}) AND c.{q('relay')} = %s ORDER BY c.{q('id')}"
+    )
+    return sql.rows(text, [now, stamp, *ids, stamp])
+
+
+def _intent(row: tuple[Any, ...], now: int) -> Intent:
+    values = dict(zip(INTENT, row, strict=False))
+    ended = values["mark_n"] if values["mark_until"] > now else -1
+    return Intent(
+        Ref(values["shard"], values["fingerprint"]),
+        values["token"],
+        ended + 1,
+        values["name"],
+        bytes(values["call"]),
+        bool(values["seat"]),
+        values["attempts"],
+    )
+
+
+def resolve(sql: Sql, ref: Ref, id: str, state: State, by: str, reason: str) -> Gone | None:
+    """Settle an intent: its row says what became of it."""
+    q = sql.dialect.name
+    now = now_of(sql)
+    undecided = f"({q('seat')} = '' AND {q('state')} IN ('pending', %s))"
+    may = f"({undecided} OR {q('seat')} IN ('P', 'W'))" if state == "dead" else undecided
+    text = (
+        f"UPDATE {q(TABLE)} SET {q('state')} = %s, {q('reason')} = %s, {q('mark_by')} = %s, "  # noqa: S608
+        f"{q('mark_until')} = %s, {q('seat')} = '', {q('wait_key')} = NULL, {q('attention')} = NULL, "
+        f"{q('publish_at')} = NULL, {q('ended_at')} = %s, {q('version')} = {q('version')} + 1 "
+        f"WHERE {q('fingerprint')} = %s AND {q('key')} = %s AND {may}"
+    )
+    words = [state, reason, by, now + MINUTE, now, ref.fingerprint, key_of(id), state]
+    return None if sql.write(text, words) else Gone()
+
+
+def missed(sql: Sql, ref: Ref, id: str, reason: str, retry_in: int) -> int | Gone:
+    """Note a try that failed, and when the next one is to come."""
+    q = sql.dialect.name
+    then = now_of(sql) + retry_in
+    own = f"{q('fingerprint')} = %s AND {q('key')} = %s"
+    seated = f"{q('seat')} <> ''"
+    text = (
+        f"UPDATE {q(TABLE)} SET {q('attempts')} = {q('attempts')} + 1, {q('reason')} = %s, "  # noqa: S608
+        f"{q('publish_at')} = %s, {q('until')} = CASE WHEN {seated} THEN %s ELSE {q('until')} END, "
+        f"{q('attention')} = CASE WHEN {seated} THEN %s ELSE {q('attention')} END, "
+        f"{q('version')} = {q('version')} + 1 WHERE {own} AND {q('publish_at')} IS NOT NULL"
+    )
+    words = [ref.fingerprint, key_of(id)]
+    if not sql.write(text, [reason, then, then, then, *words]):
+        return Gone()
+    rows = sql.rows(f"SELECT {q('attempts')} FROM {q(TABLE)} WHERE {own}", words)  # noqa: S608
+    return int(rows[0][0]) if rows else Gone()
+
+
+def fate(sql: Sql, ref: Ref, id: str) -> Fate | None:
+    """Read what became of an intent."""
+    q = sql.dialect.name
+    text = (
+        f"SELECT {q('state')}, {q('mark_by')}, {q('reason')} FROM {q(TABLE)} "  # noqa: S608
+        f"WHERE {q('fingerprint')} = %s AND {q('key')} = %s"
+    )
+    rows = sql.rows(text, [ref.fingerprint, key_of(id)])
+    return _fate(*rows[0]) if rows else None
+
+
+def seek(sql: Sql, id: str) -> Found | None:
+    """Find the newest intent of a task id."""
+    q = sql.dialect.name
+    names = ("shard", "fingerprint", "token", "state", "mark_by", "reason")
+    text = (
+        f"SELECT {', '.join(map(q, names))} FROM {q(TABLE)} "  # noqa: S608
+        f"WHERE {q('job_key')} = %s ORDER BY {q('id')} DESC LIMIT 1"
+    )
+    rows = sql.rows(text, [key_of(id)])
+    if not rows:
+        return None
+    shard, fingerprint, token, *rest = rows[0]
+    return Found(Ref(shard, fingerprint), token, _fate(*rest))
+
+
+def _fate(state: str, by: str, reason: str) -> Fate:
+    return Fate(cast(State, state), by if state == "superseded" else "", reason)

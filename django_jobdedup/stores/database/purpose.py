@@ -1,0 +1,26 @@
+"""Who asks for a step, and what he brings that no seat and no marker says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Verb = Literal["acquire", "confirm", "withdraw", "claim", "finish", "handover", "reap", "remove", "inspect"]
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """One verb of one token.
+
+    ``counts`` are the states in which its seat keeps a waiting key, ``gated``: a run holds a running key,
+    ``call`` is to be stored; ``renewed``: it replaces what is stored. ``reason`` is an ending in one word.
+    """
+
+    verb: Verb
+    token: str = ""
+    name: str = ""
+    counts: str = ""
+    gated: bool = False
+    call: bytes | None = None
+    renewed: bool = False
+    reason: str = ""
