@@ -59,7 +59,7 @@ def _text(dialect: Dialect, clock: str, number: int) -> str:
     q = dialect.name
     now = f"({clock}) DIV 1000" if dialect.derived else f"({clock}) / 1000"
     row = f"({', '.join(['%s'] * (len(NAMES) - 2))}, {now}, {now} + %s)"
-    head = f"INSERT INTO {q(TABLE)} ({columns(dialect, NAMES)}) VALUES {', '.join([row] * number)} "
+    head = f"INSERT INTO {q(TABLE)} ({columns(dialect, NAMES)}) VALUES {', '.join([row] * number)} "  # noqa: S608
     if dialect.derived:
         free = f"{q('seat')} = ''"
         sets = [f"{q(name)} = IF({free}, VALUES({q(name)}), {q(name)})" for name in TAKEN]

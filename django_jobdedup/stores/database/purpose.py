@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from django_jobdedup.stores.requests import Acquire
+
 Verb = Literal["acquire", "confirm", "withdraw", "claim", "finish", "handover", "reap", "remove", "inspect"]
 
 
@@ -24,3 +26,15 @@ class Purpose:
     call: bytes | None = None
     renewed: bool = False
     reason: str = ""
+
+
+def acquiring(request: Acquire) -> Purpose:
+    """Return the purpose of a dispatch."""
+    return Purpose(
+        "acquire",
+        request.id,
+        name=request.name,
+        counts=request.counts,
+        call=request.call,
+        renewed=request.again,
+    )

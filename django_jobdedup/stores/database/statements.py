@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 from django_jobdedup.models import JobIntent
@@ -47,6 +46,20 @@ def read_held(dialect: Dialect, clock: str, number: int) -> str:
     )
 
 
+@lru_cache(64)
+def read_many(dialect: Dialect, clock: str, number: int) -> str:
+    """Read as ``read``, for many locks. Words: fingerprints, then fingerprint and key of each."""
+    q = dialect.name
+    fields = f"{q('fingerprint')}, {columns(dialect)}, {q('call')} IS NOT NULL"
+    own = " OR ".join([f"{q('fingerprint')} = %s AND {q('key')} = %s"] * number)
+    nulls = ", NULL" * (len(COLUMNS) + 2)
+    return (
+        f"{read_held(dialect, clock, number)} UNION ALL "  # noqa: S608
+        f"SELECT {clock}, {fields} FROM {q(TABLE)} WHERE ({own}) AND {q('attention')} IS NULL UNION ALL "
+        f"SELECT {clock}{nulls}"
+    )
+
+
 @lru_cache(256)
 def insert(dialect: Dialect, names: tuple[str, ...], guarded: int | None) -> str:
     """Insert a row; with a guard (see ``guard``) only where nobody has changed what was read."""
@@ -55,6 +68,26 @@ def insert(dialect: Dialect, names: tuple[str, ...], guarded: int | None) -> str
     if guarded is None:
         return f"{head}VALUES ({values})"
     return f"{head}SELECT {values}{dialect.nothing} WHERE {guard(dialect, guarded)}"
+
+
+@lru_cache(64)
+def insert_many(dialect: Dialect, names: tuple[str, ...], number: int) -> str:
+    """Insert rows."""
+    row = f"({', '.join(['%s'] * len(names))})"
+    return (
+        f"INSERT INTO {dialect.name(TABLE)} ({columns(dialect, names)}) "  # noqa: S608
+        f"VALUES {', '.join([row] * number)}"
+    )
+
+
+@lru_cache(64)
+def held(dialect: Dialect, number: int) -> str:
+    """Read fingerprint, id, version and token of every row with a seat. Words: fingerprints."""
+    q = dialect.name
+    return (
+        f"SELECT {columns(dialect, ('fingerprint', 'id', 'version', 'token'))} FROM {q(TABLE)} "  # noqa: S608
+        f"WHERE {q('fingerprint')} IN ({among(number)}) AND {q('attention')} >= 0"
+    )
 
 
 @lru_cache(1024)
@@ -101,8 +134,3 @@ def refused(dialect: Dialect) -> str:
 def among(number: int) -> str:
     """Return the placeholders of an IN."""
     return ", ".join(["%s"] * number)
-
-
-def words_of(rows: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the words of a guard."""
-    return [word for row in rows for word in row]

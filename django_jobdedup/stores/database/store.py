@@ -17,7 +17,7 @@ from django_jobdedup.outcomes import How
 from django_jobdedup.stores import results
 from django_jobdedup.stores.breaker import Breaker
 from django_jobdedup.stores.clock import milliseconds
-from django_jobdedup.stores.database import deferring, leases, looking, outgoing
+from django_jobdedup.stores.database import bulk, deferring, leases, looking, outgoing
 from django_jobdedup.stores.database.dialect import DIALECTS
 from django_jobdedup.stores.database.line import Line, is_open
 from django_jobdedup.stores.database.purpose import Purpose
@@ -64,22 +64,11 @@ class DatabaseStore(DurableStore):
 
     def acquire_many(self, requests: Sequence[Acquire]) -> list[results.AcquireResult]:
         """Ask for waiting seats, in one order for all callers."""
-        answers: list[Any] = [None] * len(requests)
-        for place in sorted(range(len(requests)), key=lambda place: requests[place].ref.fingerprint):
-            answers[place] = self.acquire(requests[place])
-        return answers
+        return bulk.acquire_many(self.verbs, requests)
 
     def acquire(self, request: Acquire) -> results.AcquireResult:
         """Ask for one waiting seat."""
-        purpose = Purpose(
-            "acquire",
-            request.id,
-            name=request.name,
-            counts=request.counts,
-            call=request.call,
-            renewed=request.again,
-        )
-        return self.verbs.take(request.ref, purpose, partial(waiting.acquire, request=request))
+        return bulk.acquire(self.verbs, request)
 
     def confirm(
         self, seats: Sequence[tuple[Ref, str]]

@@ -57,6 +57,23 @@ def look(sql: Sql, ref: Ref, token: str, *, fence: bool = False) -> View:
     return view
 
 
+def look_many(sql: Sql, owns: Sequence[tuple[Ref, str]]) -> list[View]:
+    """Read what decisions over different locks rest on, in one statement."""
+    text = statements.read_many(sql.dialect, sql.clock, len(owns))
+    views = {ref.fingerprint: View(ref, 0) for ref, _ in owns}
+    pairs = [word for ref, token in owns for word in (ref.fingerprint, key_of(token))]
+    now = 0
+    for micros, fingerprint, *values in sql.rows(text, [*views, *pairs]):
+        if fingerprint is None:
+            now = int(micros)
+            continue
+        row = row_of(tuple(values))
+        views[fingerprint].rows[row.token] = row
+    for view in views.values():
+        view.micros = now
+    return list(views.values())
+
+
 def listed(sql: Sql, found: Sequence[tuple[Ref, int]]) -> list[Record]:
     """Show the records that were found, with their moments of attention, in that order."""
     if not found:

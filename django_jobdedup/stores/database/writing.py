@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from django_jobdedup.header import task_id_of
@@ -9,12 +10,15 @@ from django_jobdedup.models import LockEvent
 from django_jobdedup.stores.database import statements
 from django_jobdedup.stores.database.changes import Change, Changes
 from django_jobdedup.stores.database.line import Conflict, Sql
-from django_jobdedup.stores.database.rows import key_of
+from django_jobdedup.stores.database.rows import Columns, key_of
 from django_jobdedup.stores.database.view import View
 from django_jobdedup.stores.results import Event
 
 #: Columns of a change that are written by the statement itself, or that no row has.
 NOT_SET: Final = ("id", "version", "token")
+
+#: Rows as they were seen: (id, version).
+Seen = tuple[tuple[int, int], ...]
 
 
 def write(sql: Sql, view: View, changes: Changes, events: list[Event]) -> None:
@@ -26,47 +30,54 @@ def write(sql: Sql, view: View, changes: Changes, events: list[Event]) -> None:
         return
     with sql.atomic():
         _write_all(sql, view, changes)
-        if events:
-            LockEvent.objects.using(sql.connection.alias).bulk_create(map(_event, events))
+        write_events(sql, events)
 
 
 def _write_all(sql: Sql, view: View, changes: Changes) -> None:
     for change in changes.rows:
-        if change.row.id:
-            _update(sql, view, change, changes)
-        else:
-            _insert(sql, view, change, changes)
-    for id, number in sorted(changes.refused):
+        guarded = change.columns.get("wait_key") and changes.seen is not None
+        write_one(sql, view, change, changes.seen if guarded else None)
+    write_refused(sql, changes.refused)
+
+
+def write_one(sql: Sql, view: View, change: Change, seen: Seen | None = None) -> None:
+    """Write one row, with a guard over what was ``seen``. Raises Conflict."""
+    guarded = None if seen is None else len(seen)
+    known = [] if seen is None else [view.ref.fingerprint, *(word for row in seen for word in row)]
+    row = change.row
+    if row.id:
+        columns = {name: value for name, value in change.columns.items() if name not in NOT_SET}
+        text = statements.update(sql.dialect, tuple(columns), guarded)
+        words = [*columns.values(), row.id, row.version, *known]
+    else:
+        columns = inserted(view, change)
+        text = statements.insert(sql.dialect, tuple(columns), guarded)
+        words = [*columns.values(), *known]
+    if sql.write(text, words) != 1:
+        raise Conflict(f"the lock {view.ref.fingerprint} was changed by somebody else")
+
+
+def write_refused(sql: Sql, refused: Iterable[tuple[int, int]]) -> None:
+    """Count refusals, by primary key."""
+    for id, number in sorted(refused):
         sql.write(statements.refused(sql.dialect), [number, id])
 
 
-def _guard(view: View, change: Change, changes: Changes) -> tuple[int | None, list[Any]]:
-    if changes.seen is None or not change.columns.get("wait_key"):
-        return None, []
-    return len(changes.seen), [view.ref.fingerprint, *statements.words_of(changes.seen)]
+def write_events(sql: Sql, events: list[Event]) -> None:
+    """Write events."""
+    if events:
+        LockEvent.objects.using(sql.connection.alias).bulk_create(map(_event, events))
 
 
-def _update(sql: Sql, view: View, change: Change, changes: Changes) -> None:
-    columns = {name: value for name, value in change.columns.items() if name not in NOT_SET}
-    guarded, seen = _guard(view, change, changes)
-    text = statements.update(sql.dialect, tuple(columns), guarded)
-    words = [*columns.values(), change.row.id, change.row.version, *seen]
-    if sql.write(text, words) != 1:
-        raise Conflict(f"row {change.row.id} was changed by somebody else")
-
-
-def _insert(sql: Sql, view: View, change: Change, changes: Changes) -> None:
-    columns = {
+def inserted(view: View, change: Change) -> Columns:
+    """Return all columns of a new row, always in one order."""
+    return {
+        "call": None,
         **change.columns,
         **address(view.ref.shard, view.ref.fingerprint, change.row.token),
         "version": 1,
         "created_at": view.micros // 1000,
     }
-    columns.setdefault("call", None)
-    guarded, seen = _guard(view, change, changes)
-    text = statements.insert(sql.dialect, tuple(columns), guarded)
-    if sql.write(text, [*columns.values(), *seen]) != 1:
-        raise Conflict("the lock was changed by somebody else")
 
 
 def address(shard: int, fingerprint: str, token: str) -> dict[str, Any]:
