@@ -17,10 +17,12 @@ class JobDedupConfig(AppConfig):
         from django_jobdedup import signals
         from django_jobdedup.checks import register
         from django_jobdedup.dispatching import hook, promises
+        from django_jobdedup.eager import hook as eager_hook
         from django_jobdedup.executing import activation
         from django_jobdedup.recovery import periodic  # noqa: F401 - registers its task with every Celery app
 
         hook.install()
+        eager_hook.install()
         promises.connect()
         activation.connect()
         signals.connect_logging()

@@ -169,10 +169,12 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             "Secret of the HMAC, when key names must not be guessable from arguments."),
     Setting("RETENTION", 604800, seconds, "seconds or timedelta",
             "How long the rows of ended jobs and of events stay in the database."),
+    Setting("EAGER", "bypass", _one_of("bypass", "enforce"), '"bypass" or "enforce"',
+            "Whether calls that run in their caller lock: under always-eager, and by `apply()`."),
 )  # fmt: skip
 
 #: Settings of later versions: they do nothing yet.
-LATER: Final = ("EAGER", "HISTORY", "SHOW_ARGUMENTS")
+LATER: Final = ("HISTORY", "SHOW_ARGUMENTS")
 
 BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 

@@ -12,11 +12,12 @@ import pytest
 from celery import current_app
 from celery.signals import import_modules
 from django.core import checks as django_checks
+from django.core import mail
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
 import django_jobdedup.checks
-from django_jobdedup.checks import middleware, register, stores
+from django_jobdedup.checks import eager, middleware, register, stores
 from django_jobdedup.checks import settings as of_settings
 from django_jobdedup.checks.ids import OTHER_IDS, SETTING_IDS
 from django_jobdedup.checks.messages import TAG
@@ -43,6 +44,7 @@ WRONG = {
     "GRACE": True,
     "FINGERPRINT_SECRET": "",
     "RETENTION": "a week",
+    "EAGER": True,
 }
 
 
@@ -312,12 +314,54 @@ def test_a_location_that_django_redis_does_not_serve_is_reported(settings, locat
     assert repr(location) in found.msg
 
 
+@pytest.fixture
+def outside_tests(monkeypatch):
+    """Let the checks believe that no test runs."""
+    monkeypatch.delattr(mail, "outbox")
+
+
 @pytest.mark.parametrize(("debug", "expected"), [(True, []), (False, ["jobdedup.W103"])])
-def test_the_memory_store_without_debug_is_warned_of(settings, debug, expected):
+def test_the_memory_store_without_debug_is_warned_of(settings, outside_tests, debug, expected):
     settings.DEBUG = debug
     settings.JOBDEDUP_STORES = {"default": {"BACKEND": "django_jobdedup.stores.memory.MemoryStore"}}
 
     assert ids(stores.check_stores()) == expected
+
+
+def test_the_memory_store_is_not_warned_of_in_tests(settings):
+    settings.DEBUG = False
+    settings.JOBDEDUP_STORES = {"default": {"BACKEND": "django_jobdedup.stores.memory.MemoryStore"}}
+
+    assert stores.check_stores() == []
+
+
+# Eager
+
+
+@pytest.fixture
+def always_eager():
+    current_app.conf.task_always_eager = True
+    yield
+    current_app.conf.task_always_eager = False
+
+
+@pytest.mark.parametrize(("debug", "expected"), [(True, []), (False, ["jobdedup.W107"])])
+def test_always_eager_without_debug_is_warned_of(settings, outside_tests, always_eager, debug, expected):
+    settings.DEBUG = debug
+
+    assert ids(eager.check_eager()) == expected
+
+
+def test_always_eager_is_not_warned_of_in_tests(settings, always_eager):
+    settings.DEBUG = False
+
+    assert eager.check_eager() == []
+
+
+def test_a_project_that_publishes_is_not_warned_of(settings, outside_tests):
+    settings.DEBUG = False
+
+    assert eager.check_eager() == []
 
 
 # Tasks

@@ -224,8 +224,10 @@ def test_a_call_turns_on_what_the_settings_have_turned_off(celery_env: Environme
     assert [result.outcome for result in results] == ["accepted", "suppressed"]
 
 
-def test_an_eager_result_and_one_inside_a_group_have_no_attributes(celery_env: Environment) -> None:
-    """What the pages say of results that no publish of ours has marked."""
+def test_an_eager_result_is_bypassed_and_one_inside_a_group_has_no_attributes(
+    celery_env: Environment,
+) -> None:
+    """What the pages say of results that are no publish's."""
     app.conf.task_always_eager = True
     try:
         eager = [tasks.until_executed.delay("k") for _ in range(2)]
@@ -233,9 +235,10 @@ def test_an_eager_result_and_one_inside_a_group_have_no_attributes(celery_env: E
         app.conf.task_always_eager = False
     member = group([tasks.until_executed.s("k")]).apply_async().results[0]
     step = chain(tasks.until_executed.si("k"), tasks.until_executed.si("k")).apply_async().parent
-    for result in (*eager, member, step):
+    for result in (member, step):
         assert not hasattr(result, "outcome")
         assert outcome_of(result) == "unknown"
+    assert [(result.outcome, result.duplicate) for result in eager] == [("bypassed", False)] * 2
     assert [result.get() for result in eager] == ["k", "k"]
     assert tasks.plain.delay("k").outcome == "unknown"
 

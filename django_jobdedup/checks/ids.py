@@ -19,6 +19,7 @@ SETTING_IDS: Final = {
     "GRACE": "E011",
     "FINGERPRINT_SECRET": "E012",
     "RETENTION": "E013",
+    "EAGER": "E014",
 }
 #: The other checks: id to what is wrong.
 OTHER_IDS: Final = {
@@ -37,4 +38,5 @@ OTHER_IDS: Final = {
     "W104": "No Celery app is loaded, so no task was checked.",
     "W105": "A setting that begins with `JOBDEDUP_` does not exist, or not yet.",
     "W106": "A key of `JOBDEDUP_TASKS` matches no task.",
+    "W107": "Celery runs every call in its caller (always-eager) although `DEBUG` is off.",
 }

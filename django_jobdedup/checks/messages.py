@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from django.core import checks
+from django.core import checks, mail
 from django.core.exceptions import ImproperlyConfigured
 
 from django_jobdedup.conf import BY_NAME, conf
@@ -29,3 +29,11 @@ def readable(name: str) -> Any:
         return getattr(conf, name)
     except ImproperlyConfigured:
         return BY_NAME[name].default
+
+
+def in_tests() -> bool:
+    """Say whether Django's test runner or pytest-django is at work.
+
+    Both turn ``DEBUG`` off and run the checks; ``mail.outbox`` is what Django documents as being there then.
+    """
+    return hasattr(mail, "outbox")

@@ -11,6 +11,7 @@ from typing import Final
 
 from django.core import checks
 
+from django_jobdedup.checks.eager import check_eager
 from django_jobdedup.checks.messages import TAG
 from django_jobdedup.checks.middleware import check_middleware
 from django_jobdedup.checks.settings import (
@@ -31,6 +32,7 @@ CHECKS: Final[tuple[Callable[..., Iterable[checks.CheckMessage]], ...]] = (
     check_scope,
     check_middleware,
     check_stores,
+    check_eager,
     check_tasks,
 )
 

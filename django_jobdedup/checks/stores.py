@@ -7,7 +7,7 @@ from typing import Any, Final
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from django_jobdedup.checks.messages import Found, error, readable, warning
+from django_jobdedup.checks.messages import Found, error, in_tests, readable, warning
 from django_jobdedup.stores.handler import stores, unfit_alias
 from django_jobdedup.stores.redis.cache_alias import is_redis
 
@@ -43,7 +43,7 @@ def _check_store(alias: str) -> Found:
         store = stores[alias]
     except ImproperlyConfigured as wrong:
         return [error("E108", str(wrong))]
-    if isinstance(store, MemoryStore) and not settings.DEBUG:
+    if isinstance(store, MemoryStore) and not settings.DEBUG and not in_tests():
         message = f"JOBDEDUP_STORES[{alias!r}] is the memory store, which other processes do not see."
         return [warning("W103", message, "Use it in tests only; write a Redis store for everything else.")]
     return []

@@ -20,6 +20,8 @@ def connect() -> None:
 
 
 def _on_worker_init(sender: Any, **_: Any) -> None:
+    from celery.apps.worker import Worker
+
     from django_jobdedup.executing import worker
 
-    worker.activate(sender.app)
+    worker.activate(sender.app, embedded=not isinstance(sender, Worker))

@@ -39,6 +39,17 @@ def succeeded(current: Running) -> tuple[How, str]:
     return _good(current), "success"
 
 
+def retries_in_place(current: Running, ended_with: object) -> bool:
+    """Say whether Celery starts this body again as soon as it has ended: an eager retry.
+
+    ``ended_with`` is what the body raised or returned (``retry(throw=False)``).
+    """
+    if not (current.execution.eager and isinstance(ended_with, Retry)):
+        return False
+    retry: Any = ended_with  # its annotations miss the two
+    return bool(retry.is_eager and retry.sig is not None)
+
+
 def _good(current: Running) -> How:
     return How.KEEP if _knobs(current).keeps else How.RELEASE
 
@@ -83,5 +94,7 @@ def _exit(current: Running) -> How | None:
     execution = current.execution
     if execution.late_for:
         return How.REQUEUE
+    if execution.eager:
+        return How.RELEASE
     task: Any = execution.task_object
     return None if getattr(task, "retry_on_worker_lost", False) else How.RELEASE

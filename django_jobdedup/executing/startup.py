@@ -17,11 +17,17 @@ from django_jobdedup.middleware.stack import middleware
 from django_jobdedup.policies.resolve import check_against, policy_of, refuse_unbuilt
 from django_jobdedup.policies.unique import Unique
 from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.memory import MemoryStore
 
 
-def check_startup(app: Any) -> None:
-    """Refuse what cannot work, all in one message. Raises SystemExit."""
+def check_startup(app: Any, *, embedded: bool = False) -> None:
+    """Refuse what cannot work, all in one message. Raises SystemExit.
+
+    ``embedded``: the worker runs inside the process of a test, so its calls may come from there.
+    """
     wrong = list(dict.fromkeys(_settings())) or list(dict.fromkeys(_tasks(app)))
+    if not (wrong or embedded):
+        wrong = list(_memory_stores())
     if wrong:
         lines = "\n  ".join(wrong)
         raise SystemExit(f"django_jobdedup: this worker does not start:\n  {lines}")
@@ -46,6 +52,17 @@ def _check_stores() -> None:
     """Make every store that is configured; a project without one may have no unique task."""
     if conf.STORES:
         stores.all()
+
+
+def _memory_stores() -> Iterator[str]:
+    """The sentences of stores that no sender shares with a worker, which is a process of its own."""
+    for alias in conf.STORES:
+        if isinstance(stores[alias], MemoryStore):
+            yield (
+                f"JOBDEDUP_STORES[{alias!r}] is the memory store, which serves one process only: this worker "
+                "would not see what senders lock. Name a Redis store, or start the worker inside the test "
+                "with celery.contrib.testing.worker.start_worker()."
+            )
 
 
 def _check_task(name: str, task: Any) -> None:

@@ -53,13 +53,15 @@ def connect() -> None:
         getattr(celery_signals, name).connect(receiver, weak=False, dispatch_uid=f"jobdedup.{name}")
 
 
-def activate(app: Any) -> None:
+def activate(app: Any, *, embedded: bool = False) -> None:
     """Make this process a worker's main process: wrap the tasks, listen to what happens to them.
+
+    ``embedded``: it is the process of a test, which runs the worker in a thread.
 
     Raises SystemExit for settings or policies that cannot work: Celery's signals let nothing else through.
     """
     _main.is_here()
-    check_startup(app)
+    check_startup(app, embedded=embedded)
     wrap_tasks(app)
     connect()
     unread.install()
@@ -80,6 +82,7 @@ def on_received(sender: Any, request: Any, **_: Any) -> None:
         raise
     if delivery is not None:
         remember(request, delivery)
+        keeper.start()  # a worker embedded in a test says nowhere that it is ready
         keeper.look_after(delivery)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Never
 
 from celery.exceptions import Ignore, Reject
@@ -16,14 +16,18 @@ from celery.exceptions import Ignore, Reject
 from django_jobdedup import signals
 from django_jobdedup.call import Execution, Running, in_body, running
 from django_jobdedup.conf import conf
+from django_jobdedup.exceptions import StoreUnavailable
+from django_jobdedup.executing import in_place
 from django_jobdedup.executing.broker import visibility_timeout
-from django_jobdedup.executing.endings import failed, succeeded, unseen
+from django_jobdedup.executing.endings import failed, retries_in_place, succeeded, unseen
 from django_jobdedup.executing.nonce import new_nonce
+from django_jobdedup.executing.own_lease import kept_alive
 from django_jobdedup.executing.putting_off import put_off
 from django_jobdedup.header import HEADER, NONCE, Header
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.base import NotStarted
 from django_jobdedup.middleware.releasing import copies_live
+from django_jobdedup.middleware.starting import log_suppressed
 from django_jobdedup.outcomes import How, Start, Suppressed
 
 
@@ -51,9 +55,11 @@ def wrap(task: Any) -> bool:
 
 
 def _header(request: Any) -> Header | None:
-    """Our header, flat on the request; None for a direct call, an eager one, or no policy."""
-    if request.called_directly or request.is_eager or conf.MODE == "off":
+    """Our header, flat on the request; None for a direct call, an eager one without locks, or no policy."""
+    if request.called_directly or conf.MODE == "off":
         return None
+    if request.is_eager:
+        return in_place.take_header(request.id)
     header = Header.decode(request.get(HEADER))
     if header is None or header.id != request.id:
         return None
@@ -92,6 +98,7 @@ def _guarded(task: Any, header: Header, body: Callable[[], Any]) -> Any:
         raise
     finally:
         running.reset(mark)
+        in_place.note(execution, current.how)
 
 
 def _end(execution: Execution) -> None:
@@ -103,7 +110,8 @@ def _end(execution: Execution) -> None:
 def execution_of(task: Any, header: Header) -> Execution:
     """Return the frozen facts of the delivery that is about to start."""
     request, visibility = task.request, visibility_timeout(task.app)
-    late = copies_live(header.knobs, visibility) if task.acks_late and header.locks else 0.0
+    is_late = task.acks_late and header.locks and not request.is_eager
+    late = copies_live(header.knobs, visibility) if is_late else 0.0
     return Execution(
         task=task.name,
         id=request.id,
@@ -116,6 +124,7 @@ def execution_of(task: Any, header: Header) -> Execution:
         far=bool(request.eta) and not header.at,
         counted=stack.counts_in_store(),
         task_object=task,
+        eager=request.is_eager,
     )
 
 
@@ -124,11 +133,13 @@ def _run(current: Running, body: Callable[[], Any]) -> Any:
     _announce(current.execution, start)
     current.active = True
     try:
-        with _in_body():
+        with _in_body(), kept_alive(current) if current.execution.eager else nullcontext():
             value = body()
     except BaseException as error:
+        current.republished |= retries_in_place(current, error)
         current.ended(*failed(current, error))
         raise
+    current.republished |= retries_in_place(current, value)
     current.ended(*succeeded(current))
     return value
 
@@ -139,11 +150,28 @@ def _carry_out(task: Any, execution: Execution, stop: NotStarted) -> Suppressed:
     Raises Ignore where another delivery of this id speaks for it. A superseded or suppressed job has
     nobody else to speak for it: it ends as success, with a value.
     """
+    if execution.eager:
+        return _refuse_in_place(task, execution, stop)
     _announce(execution, stop.start, stop.by)
     if stop.start is Start.PUT_OFF:
         _put_off(task, execution, stop)
     if stop.start is Start.DONE:
         raise Ignore("another delivery of this id has run")
+    return Suppressed(stop.by)
+
+
+def _refuse_in_place(task: Any, execution: Execution, stop: NotStarted) -> Suppressed:
+    """End an eager call that may not start: nobody would start it later, so what is put off ends as well.
+
+    Raises StoreUnavailable where a policy wants no start without its store.
+    """
+    _announce(execution, Start.SUPPRESSED, stop.by)
+    if stop.start is Start.PUT_OFF:
+        _end(execution)
+        if not stop.by:
+            raise StoreUnavailable(f"{execution.task} did not run: its lock store does not answer.")
+        log_suppressed(execution.task, execution.header, stop.by)
+    in_place.refuse(execution, stop.by)
     return Suppressed(stop.by)
 
 

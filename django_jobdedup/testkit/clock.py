@@ -1,0 +1,19 @@
+"""The clock of the locks in a test."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django_jobdedup.stores.clock import Clock
+
+
+class MovableClock(Clock):
+    """Runs with the system's clock, and jumps when it is told to. Moves the locks' time, nothing else."""
+
+    def advance(
+        self, seconds: float | timedelta = 0, *, minutes: float = 0, hours: float = 0, days: float = 0
+    ) -> None:
+        """Move on by a number of seconds, a ``timedelta`` or larger units, added up."""
+        if isinstance(seconds, timedelta):
+            seconds = seconds.total_seconds()
+        super().advance(seconds + timedelta(days=days, hours=hours, minutes=minutes).total_seconds())

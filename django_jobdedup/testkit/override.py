@@ -1,0 +1,72 @@
+"""``override_jobdedup``: a test with locks of its own, in memory."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+from django.test.utils import TestContextDecorator, override_settings
+
+from django_jobdedup.conf import PREFIX, conf
+from django_jobdedup.dispatching.confirm import confirmer
+from django_jobdedup.middleware import mistake
+from django_jobdedup.testkit.kit import Kit
+from django_jobdedup.testkit.memory import Stores
+
+
+class override_jobdedup(TestContextDecorator):  # noqa: N801 - named as Django's override_settings
+    """Give a test locks of its own: in memory, empty at its start, gone at its end.
+
+    A context manager, ``with override_jobdedup() as jobdedup:``; a decorator of ``unittest.TestCase``
+    classes, each of whose tests finds its ``Kit`` as ``self.jobdedup`` (``attr_name`` names it otherwise);
+    a decorator of functions, to which ``kwarg_name="jobdedup"`` hands it. Other arguments are settings of
+    this app, ``JOBDEDUP_TASKS={...}``; eager calls lock unless ``JOBDEDUP_EAGER="bypass"`` stands there.
+    Raises TypeError for a setting of another app.
+    """
+
+    def __init__(
+        self, *, attr_name: str | None = "jobdedup", kwarg_name: str | None = None, **settings: Any
+    ) -> None:
+        foreign = [name for name in settings if not name.startswith(PREFIX)]
+        if foreign:
+            raise TypeError(
+                f"override_jobdedup() takes settings that begin with {PREFIX}, not {', '.join(foreign)}: "
+                "use Django's override_settings for those."
+            )
+        super().__init__(attr_name=attr_name, kwarg_name=kwarg_name)
+        self._settings = settings
+        self._entered: list[ExitStack] = []
+
+    def enable(self) -> Kit:
+        """Begin; return the kit. Raises ImproperlyConfigured where the app is not installed."""
+        if not (apps.ready and apps.is_installed("django_jobdedup")):
+            raise ImproperlyConfigured(
+                "override_jobdedup() needs 'django_jobdedup' in INSTALLED_APPS, and a Django that is set up "
+                "(by manage.py test, by pytest-django, or by django.setup())."
+            )
+        kit = Kit()
+        memory = Stores(kit.clock)
+        settings = {"JOBDEDUP_MODE": "enforce", "JOBDEDUP_EAGER": "enforce", **self._settings}
+        settings["JOBDEDUP_STORES"] = memory.setting(
+            settings.get("JOBDEDUP_STORES", conf.STORES) or ["default"]
+        )
+        with ExitStack() as entered:
+            confirmer.flush()
+            memory.put_up()
+            entered.callback(memory.put_away)
+            entered.enter_context(override_settings(**settings))
+            entered.enter_context(kit.listening())
+            # What was accepted here must be confirmed here, not in whatever store comes next.
+            entered.callback(confirmer.flush)
+            mistake.forget()
+            self._entered.append(entered.pop_all())
+        return kit
+
+    def __enter__(self) -> Kit:  # type: ignore[override] # the annotations know two subclasses
+        return self.enable()
+
+    def disable(self) -> None:
+        """End: settings and stores are those from before."""
+        self._entered.pop().close()

@@ -1,0 +1,24 @@
+"""The pytest plugin: the fixture ``jobdedup``.
+
+pytest loads this in every project that has the package installed, so it imports nothing before the
+fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from django_jobdedup.testkit.kit import Kit
+
+
+@pytest.fixture
+def jobdedup() -> Iterator[Kit]:
+    """Locks of this test's own, in memory: ``.clock``, ``.outcomes()``, ``.starts()``, ``.locks()``."""
+    from django_jobdedup.testkit.override import override_jobdedup
+
+    with override_jobdedup() as kit:
+        yield kit
