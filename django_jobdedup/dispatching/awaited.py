@@ -164,7 +164,8 @@ def _following(base: type) -> type:
 def awaiting(app: Any, done: Dispatch, awaited: Awaited) -> Any:
     """Return the result for the caller of a deferred call."""
     options = done.call.options
-    result = _following(options.get("result_cls") or app.AsyncResult)(done.id)
+    result = (options.get("result_cls") or app.AsyncResult)(done.id)
+    result.__class__ = _following(type(result))
     result.ignored = options.get("ignore_result")
     result.awaited, result.fingerprint = awaited, done.fingerprint
     return result

@@ -7,7 +7,6 @@ connection is tried once before, without a pause, and a broker that failed is le
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -52,10 +51,22 @@ def publish(app: Any, call: Call, send: Callable[..., Any] | None = None) -> Any
 def _publish(app: Any, call: Call, send: Callable[..., Any] | None) -> Any:
     options = {**call.options, "task_id": call.id, "retry": False}
     given = options.pop("producer", None) or options.pop("publisher", None)
+    send = send or app.send_task
     with app.producer_or_acquire(given) as producer:
         _reach(producer)
-        with nullcontext() if send is not None else untouched():
-            return (send or app.send_task)(call.task, call.args, call.kwargs, producer=producer, **options)
+        try:
+            with untouched():
+                return send(call.task, call.args, call.kwargs, producer=producer, **options)
+        except Exception as error:
+            if _of_results(app, error):
+                raise OperationalError(f"the result backend does not answer: {error}") from error
+            raise
+
+
+def _of_results(app: Any, error: Exception) -> bool:
+    """Whether it is the result backend that is down: Celery subscribes to the result before it publishes."""
+    causes = getattr(app.backend, "connection_errors", ())
+    return isinstance(error, causes) or isinstance(error.__cause__, causes)
 
 
 def _reach(producer: Any) -> None:

@@ -100,6 +100,7 @@ def _orphaned(*, keep: bool) -> Iterator[None]:
 
 def _send(app: Any, store: DurableStore, intents: Sequence[Intent], inline: bool) -> list[Sent]:
     sent: dict[str, Sent] = {}
+    news: dict[str, Dispatch] = {}
     readable: list[Restored] = []
     for intent in intents:
         try:
@@ -116,8 +117,11 @@ def _send(app: Any, store: DurableStore, intents: Sequence[Intent], inline: bool
             verdict = answer.verdict
             going.append(Going(item, answer, verdict.call, verdict.outcome, verdict.seat is not None))
         else:
-            sent[item.intent.id] = _refused(store, item, answer)
-    sent.update((each.intent.id, each) for each in _publish_all(app, store, going, inline))
+            sent[item.intent.id] = _refused(store, item, answer, news)
+    sent.update((each.intent.id, each) for each in _publish_all(app, store, going, inline, news))
+    for intent in intents:
+        if intent.id in news:
+            announce(news[intent.id])
     return [sent[intent.id] for intent in intents]
 
 
@@ -129,7 +133,7 @@ def _decided(store: DurableStore, items: Sequence[Restored]) -> Sequence[Decided
         return [Unavailable(_words(error))] * len(items)
 
 
-def _refused(store: DurableStore, item: Restored, answer: Decided) -> Sent:
+def _refused(store: DurableStore, item: Restored, answer: Decided, news: dict[str, Dispatch]) -> Sent:
     intent, verdict = item.intent, answer.verdict
     assert verdict is not None  # noqa: S101 - the caller has looked
     told = _tell(store, intent, partial(store.resolve, state="superseded", by=answer.by))
@@ -137,13 +141,15 @@ def _refused(store: DurableStore, item: Restored, answer: Decided) -> Sent:
         return Sent(intent, "store down", told.error)
     if verdict.error is not None:  # nobody is left to raise it to
         logger.warning("%s", verdict.error, extra={"action": "suppressed", "task": item.call.task})
-    announce(
-        Dispatch(item.call, verdict.outcome, verdict.holder_id, verdict.fingerprint, error=verdict.error)
+    news[intent.id] = Dispatch(
+        item.call, verdict.outcome, verdict.holder_id, verdict.fingerprint, error=verdict.error
     )
     return Sent(intent, "settled", "", verdict.outcome, answer.by)
 
 
-def _publish_all(app: Any, store: DurableStore, going: Sequence[Going], inline: bool) -> list[Sent]:
+def _publish_all(
+    app: Any, store: DurableStore, going: Sequence[Going], inline: bool, news: dict[str, Dispatch]
+) -> list[Sent]:
     done = _dispatched(app, [each.call for each in going], inline)
     found = [_judged(each, one) for each, one in zip(going, done, strict=True)]
     out = [each for each, one in zip(going, found, strict=True) if one.what == "published"]
@@ -157,7 +163,8 @@ def _publish_all(app: Any, store: DurableStore, going: Sequence[Going], inline: 
             reason = "a middleware has not published it"
             _tell(store, one.intent, partial(store.resolve, state="dead", reason=reason))
         if not one.intent.decided:
-            announce(Dispatch(each.call, each.outcome, each.call.id, each.item.intent.ref.fingerprint))
+            fingerprint = each.item.header.fingerprint if each.item.header is not None else ""
+            news[one.intent.id] = Dispatch(each.call, each.outcome, each.call.id, fingerprint)
     return found
 
 

@@ -6,8 +6,12 @@ from typing import Any
 
 from celery.result import AsyncResult
 
+from django_jobdedup.dispatching.awaited import Following, read
 from django_jobdedup.middleware.base import Dispatch
+from django_jobdedup.middleware.keeping import durable
 from django_jobdedup.outcomes import Outcome
+from django_jobdedup.stores.durable import Found
+from django_jobdedup.stores.handler import stores
 
 
 def marked(app: Any, done: Dispatch) -> Any:
@@ -39,7 +43,31 @@ def _mark(result: Any, outcome: Outcome, fingerprint: str) -> Any:
 def outcome_of(result: Any) -> Outcome:
     """Return what the dispatch behind a result became.
 
-    ``Outcome.UNKNOWN`` for a result that was restored from its id, and for a task without a policy.
+    For a result that was restored from its id a durable store is asked, if there is one. ``UNKNOWN``
+    where no store keeps the call, and for a task without a policy.
     """
-    outcome = getattr(result, "outcome", Outcome.UNKNOWN)
-    return outcome if isinstance(outcome, Outcome) else Outcome.UNKNOWN
+    outcome = getattr(result, "outcome", None)
+    if isinstance(outcome, Outcome):
+        return outcome
+    return _found(result)[0]
+
+
+def job_of(result: Any) -> Any:
+    """Return the result of the job that covers the call behind a result: the holder's where it was refused.
+
+    For one that was restored from its id, in any process: there a durable store knows who refused it.
+    """
+    by = result.awaited.look()[1] if isinstance(result, Following) else _found(result)[1]
+    return result.app.AsyncResult(by) if by else result
+
+
+def _found(result: Any) -> tuple[Outcome, str]:
+    """What the rows say of a result that nobody has marked."""
+    if not stores.keep_calls or not isinstance(result, AsyncResult):
+        return Outcome.UNKNOWN, ""
+    for alias in stores:
+        store = durable(alias)
+        found = store.seek(result.id) if store is not None else None
+        if isinstance(found, Found):
+            return read(found.fate)
+    return Outcome.UNKNOWN, ""
