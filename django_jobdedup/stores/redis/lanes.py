@@ -17,6 +17,8 @@ from redis import BlockingConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import DataError, ReadOnlyError, ResponseError
 
+from django_jobdedup.stores.redis.spin import Spin
+
 
 class Lanes:
     """At most as many connections as the pool allows; who finds none waits as long as the pool would."""
@@ -26,6 +28,7 @@ class Lanes:
         self._free: SimpleQueue[Any] = SimpleQueue()
         self._unmade = threading.Semaphore(pool.max_connections)
         self._patience: float | None = pool.timeout
+        self._spin = Spin()
 
     def ask(self, *command: Any) -> Any:
         """Send a command and return its reply in bytes. Raises redis.RedisError."""
@@ -70,6 +73,7 @@ class Lanes:
     def _exchange(self, connection: Any, packed: Sequence[bytes]) -> Any:
         try:
             connection.send_packed_command(packed)
+            self._spin.look(connection._sock)
             return connection.read_response(disable_decoding=True)
         except RedisConnectionError:
             connection.disconnect()
