@@ -10,7 +10,6 @@ from redis import Redis
 
 from django_jobdedup.stores.redis.store import RedisStore
 from testproject.embedded_redis import EmbeddedRedis
-
 from tests.rig.engines import Engine
 
 from .bench import CLOCK_KEY, Bench, DatabaseBench, MemoryBench, RedisBench
@@ -70,27 +69,40 @@ def memory_bench(locks: None) -> MemoryBench:
 
 
 @pytest.fixture
-def sqlite_wal_bench(sqlite_engine: Engine, locks: None) -> DatabaseBench:
+def sqlite_wal_bench(sqlite_engine: Engine, locks: None) -> Iterator[DatabaseBench]:
     """The database store on SQLite, on the bench."""
-    return DatabaseBench(sqlite_engine)
+    bench = DatabaseBench(sqlite_engine)
+    yield bench
+    bench.store.close()
 
 
 @pytest.fixture
-def postgresql_bench(postgresql_engine: Engine, locks: None) -> DatabaseBench:
+def postgresql_bench(postgresql_engine: Engine, locks: None) -> Iterator[DatabaseBench]:
     """The database store on PostgreSQL, on the bench."""
-    return DatabaseBench(postgresql_engine)
+    bench = DatabaseBench(postgresql_engine)
+    yield bench
+    bench.store.close()
 
 
 @pytest.fixture
-def mariadb_bench(mariadb_engine: Engine, locks: None) -> DatabaseBench:
+def mariadb_bench(mariadb_engine: Engine, locks: None) -> Iterator[DatabaseBench]:
     """The database store on MariaDB, on the bench."""
-    return DatabaseBench(mariadb_engine)
+    bench = DatabaseBench(mariadb_engine)
+    yield bench
+    bench.store.close()
 
 
 @pytest.fixture(params=["memory", "redis", "sqlite_wal", "postgresql", "mariadb"])
 def bench(request: pytest.FixtureRequest) -> Bench:
     """Each store in turn, the database store on each engine: one contract."""
     bench: Bench = request.getfixturevalue(f"{request.param}_bench")
+    return bench
+
+
+@pytest.fixture(params=["sqlite_wal", "postgresql", "mariadb"])
+def database(request: pytest.FixtureRequest) -> DatabaseBench:
+    """The database store on each engine in turn."""
+    bench: DatabaseBench = request.getfixturevalue(f"{request.param}_bench")
     return bench
 
 

@@ -86,7 +86,7 @@ class Job:
 
     id: str
     version: int
-    state: str = "acquired"  # acquired, published, confirmed, merged, refused, withdrawn, dead
+    state: str = "asking"  # asking, acquired, published, confirmed, merged, refused, withdrawn, dead
     into: str = ""  # merged: the id of the waiting job
     pending: float = 0.0
     due_in: float = 0.0
@@ -134,9 +134,13 @@ class World:
     # --- asking -----------------------------------------------------------------------------------
 
     def ask(self, verb: str, question: Callable[[Bench], Any], *, id: str = "", nonce: str = "") -> Any:
-        """Ask every store, insist on one answer, look at what it changed."""
-        before = self.holders
+        """Ask every store, insist on one answer, look at what it changed.
+
+        Where another question comes between the reading and the writing of this one, it is this one that is
+        decided anew: so what it changes is held against what the other has left.
+        """
         answers = [question(bench) for bench in self.benches]
+        before = self.holders
         assert all(answer == answers[0] for answer in answers), f"{verb}: the stores differ: {answers}"
         self.look()
         self.check_changes(verb, id, nonce, before, answers[0])
@@ -215,7 +219,7 @@ class World:
             self.merged(job, answer)
         else:
             assert isinstance(answer, Acquired), f"a fresh call was told {answer}"
-            job.pending = self.now + PENDING
+            job.state, job.pending = "acquired", self.now + PENDING
             self.follow(job, fate)
         return None
 
@@ -302,7 +306,6 @@ class World:
     def deliver(self, place: int, lost: bool) -> None:
         """A worker takes a message and asks for a running seat."""
         delivery = self.take(place)
-        starts = self.running()
         answer = self.twice(
             "claim",
             lambda bench: bench.claim(
@@ -312,7 +315,7 @@ class World:
             lost, id=delivery.id, nonce=delivery.nonce,
         )  # fmt: skip
         if isinstance(answer, Claimed):
-            self.started(delivery, answer, starts)
+            self.started(delivery, answer, self.running())
         elif isinstance(answer, Busy | Early):
             self.check_busy(delivery, answer)
             delivery.state = "ended"

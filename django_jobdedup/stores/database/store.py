@@ -58,7 +58,8 @@ class DatabaseStore(DurableStore):
         _stores.add(self)
 
     def close(self) -> None:
-        """Do nothing: the connections are Django's."""
+        """Forget the numbers that nobody has written yet; the connections are Django's."""
+        self.verbs.tally.reset()
 
     # --- a dispatch ---
 
