@@ -11,9 +11,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Any, Final, cast
+
+from celery import current_app
 
 from django_jobdedup.dispatching import outbox
+from django_jobdedup.dispatching.broker import DOWN
 from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, reachable
 from django_jobdedup.stores.durable import DurableStore
 from django_jobdedup.stores.results import Unavailable
@@ -27,11 +30,11 @@ TRIES: Final = 5
 #: Pause before an intent that failed is tried again, seconds; doubled each time.
 PAUSE: Final = 5.0
 #: How long a broker that is down is left alone, seconds: at first, and at most.
-SHORTEST, LONGEST = 1.0, 30.0
+SHORTEST, LONGEST = 1.0, 8.0
 
 
 class BackOff:
-    """When the broker may be asked again: nothing is taken from the outbox before; ``clock`` is monotonic."""
+    """When a broker that is down may be asked again; ``clock`` is monotonic."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -39,10 +42,11 @@ class BackOff:
 
     def over(self) -> None:
         """Note that the broker has answered."""
-        self._pause, self._until = SHORTEST, 0.0
+        self._pause, self._until, self.failing = SHORTEST, 0.0, False
 
     def down(self) -> None:
         """Note that it has not: each time in a row doubles the pause."""
+        self.failing = True
         self._until = self._clock() + self._pause
         self._pause = min(2 * self._pause, LONGEST)
 
@@ -70,7 +74,7 @@ def relay(stop: Stop) -> Tally:
 def _drain(store: DurableStore, stop: Stop, tally: Tally) -> None:
     """Go on until nothing is due, the broker is down or it is time to stop."""
     while not stop():
-        if back_off:
+        if back_off.failing and not _is_back():
             tally[UNAVAILABLE] += 1
             return
         intents = store.due(BATCH)
@@ -84,11 +88,24 @@ def _drain(store: DurableStore, stop: Stop, tally: Tally) -> None:
             _note(store, one, tally)
         if any(one.what == "broker down" for one in sent):
             back_off.down()
-        elif any(one.what == "published" for one in sent):
-            back_off.over()
         if any(one.what == "store down" for one in sent):
             tally[UNAVAILABLE] += 1
             return
+
+
+def _is_back() -> bool:
+    """Ask a broker that was down, when it is time, before any row is taken out of others' reach."""
+    if back_off:
+        return False
+    app: Any = current_app
+    try:
+        with app.connection_for_write() as connection:
+            connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0, interval_max=0)
+    except DOWN:
+        back_off.down()
+        return False
+    back_off.over()
+    return True
 
 
 def _note(store: DurableStore, sent: outbox.Sent, tally: Tally) -> None:
