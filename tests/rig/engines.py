@@ -22,8 +22,6 @@ from django.core.management import call_command
 from django.db import connections
 from pytest_django.plugin import DjangoDbBlocker
 
-from django_jobdedup.models import Counter, JobIntent, LockEvent, WorkerPresence
-
 BACKEND = "django_jobdedup.stores.database.store.DatabaseStore"
 ENGINES = ("sqlite", "sqlite_wal", "postgresql", "mariadb")
 
@@ -75,6 +73,9 @@ class Engine:
 
     def empty(self) -> None:
         """Delete every row of the store."""
+        # Not above: a process that competes loads this module before its apps are ready.
+        from django_jobdedup.models import Counter, JobIntent, LockEvent, WorkerPresence
+
         for model in (JobIntent, LockEvent, Counter, WorkerPresence):
             rows = model.objects.using(self.alias).all()
             rows._raw_delete(self.alias)

@@ -39,8 +39,9 @@ DIALECTS: Final = {
     ),
 }
 
-#: MySQL: lock wait timeout, deadlock, and MariaDB's "record has changed since last read".
-BUSY_NUMBERS: Final = frozenset({1020, 1205, 1213})
+#: MySQL: lock wait timeout, deadlock, the same over the next primary key, and MariaDB's "record has
+#: changed since last read".
+BUSY_NUMBERS: Final = frozenset({1020, 1205, 1213, 1467})
 #: SQLSTATE: serialization failure, deadlock, lock not available.
 BUSY_STATES: Final = frozenset({"40001", "40P01", "55P03"})
 

@@ -1,0 +1,93 @@
+"""Eight processes on one database: one winner a round, exact sums, and no deadlock that anybody sees."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from django_jobdedup.models import Counter
+from django_jobdedup.stores.results import Acquired, Busy, Claimed, Held
+from tests.rig.engines import Engine
+
+from .rival import ADDS, KEYS, compete
+
+RIVALS, ROUNDS, FEW = 8, 100, 10
+
+
+def race(engine: Engine, rounds: int = ROUNDS, *, pooled: bool = False) -> list[dict[str, Any]]:
+    """Let the rivals compete; what each was told."""
+    Counter.objects.using(engine.alias).create(key="sum", name="", what="sum")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["__main__", "tests.stores.caller", "tests.stores.rival"])
+    barrier, results = context.Barrier(RIVALS), context.Queue()
+    processes = [
+        context.Process(target=compete, args=(rival, engine, rounds, pooled, barrier, results))
+        for rival in range(RIVALS)
+    ]
+    for process in processes:
+        process.start()
+    told = [results.get(timeout=110) for _ in processes]
+    for process in processes:
+        process.join()
+        process.close()
+    results.close()
+    results.join_thread()
+    errors = [answers["error"] for answers in told if "error" in answers]
+    assert not errors, errors
+    return told
+
+
+def check(engine: Engine, told: list[dict[str, Any]], rounds: int = ROUNDS) -> None:
+    """Insist on what every discipline promises."""
+    for number in range(rounds):
+        answers = [answers["take_keys"][number] for answers in told]
+        winners = [id for id, answer in answers if isinstance(answer, Acquired)]
+        assert len(winners) == 1, answers
+        assert [a.id for _, a in answers if isinstance(a, Held)] == winners * (RIVALS - 1)
+        starts = [answers["take_seats"][number] for answers in told]
+        assert sum(isinstance(answer, Claimed) for answer in starts) == 1, starts
+        assert sum(isinstance(answer, Busy) for answer in starts) == RIVALS - 1, starts
+    total = Counter.objects.using(engine.alias).get(key="sum").number
+    assert total == sum(answers["add_up"] for answers in told) == RIVALS * ADDS
+    many: defaultdict[str, list[Any]] = defaultdict(list)
+    for answers in told:
+        for fingerprint, _, answer in answers["take_many"]:
+            many[fingerprint].append(answer)
+    assert len(many) == rounds // 5 * KEYS
+    for some in many.values():
+        assert sum(isinstance(answer, Acquired) for answer in some) == 1, some
+        assert sum(isinstance(answer, Held) for answer in some) == RIVALS - 1, some
+    assert sum(answers["defer_two"] for answers in told) == 2 * (rounds // 5)
+
+
+@pytest.mark.timeout(150)
+def test_processes_compete(engine: Engine, locks: None) -> None:
+    check(engine, race(engine))
+
+
+@pytest.mark.timeout(150)
+def test_processes_compete_behind_a_pooler(postgresql_engine: Engine, locks: None) -> None:
+    """Nothing rests on the session: each statement goes over another connection."""
+    check(postgresql_engine, race(postgresql_engine, FEW, pooled=True), FEW)
+
+
+@pytest.mark.timeout(150)
+def test_processes_compete_at_the_strictest_isolation(postgresql_engine: Engine, locks: None) -> None:
+    options = {**postgresql_engine.database["OPTIONS"], "isolation_level": 3}  # SERIALIZABLE
+    strict = replace(
+        postgresql_engine,
+        database={**postgresql_engine.database, "OPTIONS": options},
+    )
+    check(postgresql_engine, race(strict, FEW), FEW)
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_processes_compete_at_other_isolations(mariadb_engine: Engine, locks: None, level: str) -> None:
+    options = {**mariadb_engine.database["OPTIONS"], "isolation_level": level}
+    strict = replace(mariadb_engine, database={**mariadb_engine.database, "OPTIONS": options})
+    check(mariadb_engine, race(strict, FEW), FEW)
