@@ -81,9 +81,7 @@ class Base:
 
 
 @pytest.fixture
-def base(
-    engine: Engine, celery_env: Environment, settings: Any, redis_client: redis.Redis
-) -> Base:
+def base(engine: Engine, celery_env: Environment, settings: Any, redis_client: redis.Redis) -> Base:
     """A database with a store in it."""
     settings.JOBDEDUP_STORES = engine.stores
     return Base(engine, celery_env, redis_client)
