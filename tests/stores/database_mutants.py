@@ -115,7 +115,7 @@ MUTANTS = (
     DatabaseMutant("others are not seen", sees_only_itself, EXCLUSIVE),
     DatabaseMutant("no fence", no_fence),
     DatabaseMutant(
-        "confirm whatever the seat", written_otherwise("'published'", "\"seat\" = 'P' AND", "true AND")
+        "confirm whatever the seat", written_otherwise("'published'", "(\"seat\" = 'P' OR", "(true OR")
     ),
     DatabaseMutant(
         "renew whatever the nonce", written_otherwise('"lease" =', 'AND "nonce" = %s', "AND %s <> ''"),

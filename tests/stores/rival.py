@@ -1,4 +1,4 @@
-"""A process that competes for locks in a database; a module of its own, so that a fork server loads it once."""
+"""A process that competes for locks in a database; of its own, so that a fork server loads it once."""
 
 from __future__ import annotations
 

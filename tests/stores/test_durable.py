@@ -385,3 +385,25 @@ def test_a_long_run_of_ended_rows_says_when_they_ended(database: DatabaseBench) 
     assert ended(now + 60_001).count() == 1
     database.store.claim(Claim(REF, "b", 0, "one"))
     assert ended(now + 60_001).count() == 1
+
+
+def test_a_confirmation_tells_of_one_message_only(database: DatabaseBench) -> None:
+    """Two of one lock are in the hands of a relay; whoever confirms one of them says nothing of the other."""
+    for id in "ab":
+        database.acquire(id, counts="", call=CALL)
+    database.advance(15)
+    assert due(database) == ["a", "b"]
+    database.confirm("a")
+    database.confirm("a")
+    assert (state(database, "a"), state(database, "b")) == ("published", "pending")
+
+
+def test_the_time_of_one_that_left_late_counts_from_its_leaving(database: DatabaseBench) -> None:
+    database.acquire("a", call=CALL, ttl=100)
+    database.advance(5000)
+    due(database)
+    database.confirm("a")
+    database.advance(99)
+    assert due(database) == []
+    database.advance(1)
+    assert due(database) == ["a"]

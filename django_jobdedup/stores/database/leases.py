@@ -20,24 +20,34 @@ BATCH: Final = 200
 def confirm(sql: Sql, seats: Sequence[tuple[Ref, str]]) -> int:
     """Make reserved rows wait; return how many it were. Leaves those alone that come over others."""
     q = sql.dialect.name
-    until = f"{q('due')} + {q('ttl')}"
+    now = milliseconds_of(sql)
+    # One that a relay was handed is W by then, and its TTL counts from now.
+    late = f"{q('seat')} = 'W' AND {q('due')} < {now}"
+    until = f"CASE WHEN {late} THEN {now} + {q('ttl')} ELSE {q('due')} + {q('ttl')} END"
     soon = f"{q('since')} + {LOOK}"
     one = f"({q('fingerprint')} = %s AND {q('key')} = %s)"
+    # MySQL assigns from left to right: what others read comes last.
     text = (
-        f"UPDATE {q(TABLE)} SET {q('seat')} = 'W', {q('state')} = 'published', {q('until')} = {until}, "  # noqa: S608
+        f"UPDATE {q(TABLE)} SET {q('until')} = {until}, "  # noqa: S608
         f"{q('publish_at')} = CASE WHEN {q('call')} IS NULL THEN NULL ELSE {until} END, "
-        f"{q('attention')} = CASE WHEN {q('call')} IS NULL AND {q('args')} IS NULL AND {soon} < {until} "
-        f"THEN {soon} ELSE {until} END, {q('reason')} = '', "
-        f"{q('version')} = {q('version')} + 1 "
-        f"WHERE {q('seat')} = 'P' AND {q('over')} = '' AND ({' OR '.join([one] * len(seats))})"
+        f"{q('attention')} = CASE WHEN {q('call')} IS NULL AND {q('args')} IS NULL "
+        f"AND {soon} < {q('due')} + {q('ttl')} THEN {soon} ELSE {until} END, {q('reason')} = '', "
+        f"{q('version')} = {q('version')} + 1, {q('seat')} = 'W', {q('state')} = 'published' "
+        f"WHERE ({q('seat')} = 'P' OR ({q('seat')} = 'W' AND {q('state')} = 'pending')) "
+        f"AND {q('over')} = '' AND ({' OR '.join([one] * len(seats))})"
     )
     return sql.write(text, [word for ref, id in seats for word in (ref.fingerprint, key_of(id))])
+
+
+def milliseconds_of(sql: Sql) -> str:
+    """Return an expression: the server's time in whole milliseconds."""
+    return f"({sql.clock}) DIV 1000" if sql.dialect.derived else f"({sql.clock}) / 1000"
 
 
 def renew(sql: Sql, tokens: Sequence[Token]) -> int:
     """Move leases to now + lease; return how many. All ``tokens`` have the same lease."""
     q = sql.dialect.name
-    now = f"({sql.clock}) / 1000" if not sql.dialect.derived else f"({sql.clock}) DIV 1000"
+    now = milliseconds_of(sql)
     one = f"({q('fingerprint')} = %s AND {q('key')} = %s AND {q('nonce')} = %s)"
     text = (
         f"UPDATE {q(TABLE)} SET {q('lease')} = {now} + %s, {q('attention')} = {now} + %s, "  # noqa: S608

@@ -51,13 +51,11 @@ def state_of(row: Row, seat: Seat | None, mark: Mark | None, event: str, purpose
 
 
 def _seated(row: Row, seat: Seat, purpose: Purpose) -> tuple[str, str]:
-    if seat.state == "K":
-        return ended(purpose.reason) if row.was["seat"] != "K" else (row.was["state"], row.was["reason"])
-    if seat.state == "W" and row.was["seat"] == "W" and purpose.verb != "confirm":
-        return row.was["state"], row.was["reason"]  # handed to a relay, which has not published it yet
-    if seat.state == row.was["seat"] and seat.state != "W":
-        return SEATED[seat.state], row.was["reason"]
-    return SEATED[seat.state], ""
+    told = purpose.verb == "confirm" and purpose.token == row.token
+    if seat.state == row.was["seat"] and not told:
+        # A waiting one in the hands of a relay is still pending: nobody has told of its message.
+        return row.was["state"], row.was["reason"]
+    return ended(purpose.reason) if seat.state == "K" else (SEATED[seat.state], "")
 
 
 def _unseated(row: Row, event: str, purpose: Purpose) -> tuple[str, str]:
