@@ -8,9 +8,6 @@ from typing import Any, Final
 from celery import Celery
 from celery.app.routes import MapRoute
 
-#: Options of a call that decide its route.
-DECIDING: Final = ("queue", "exchange", "routing_key")
-_DECIDING: Final = frozenset((*DECIDING, "route_name"))
 #: Options that Celery has taken out before it asks its router, which may write into what a route returned.
 TAKEN_OUT: Final = frozenset(inspect.signature(Celery.send_task).parameters) | {"ignore_result"}
 #: Routes that are kept; beyond it they are worked out anew.
@@ -29,14 +26,20 @@ def queue_of(app: Any, name: str, args: Any, kwargs: Any, options: dict[str, Any
     for route in router.routes:
         if type(route) is not MapRoute:
             return _routed(app, router, name, args, kwargs, options)
-    key: tuple[object, ...] = (id(router), name)
-    if not _DECIDING.isdisjoint(options):
-        key += (options.get("route_name"), *(str(options.get(option)) for option in DECIDING))
-    kept = _kept.get(key)
+    queue, exchange, routing_key = options.get("queue"), options.get("exchange"), options.get("routing_key")
+    place = (
+        id(router),
+        name,
+        options.get("route_name"),
+        queue and str(queue),
+        exchange and str(exchange),
+        routing_key and str(routing_key),
+    )
+    kept = _kept.get(place)
     if kept is None:
         kept = router, _routed(app, router, name, args, kwargs, options)
         if len(_kept) < KEPT:
-            _kept[key] = kept
+            _kept[place] = kept
     return kept[1]
 
 

@@ -6,13 +6,14 @@ import threading
 from typing import Any
 
 import pytest
-from redis import BlockingConnectionPool
+from redis import BlockingConnectionPool, Redis
 from redis._parsers.encoders import Encoder
 from redis.connection import PythonRespSerializer
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import DataError
 
 from django_jobdedup.stores.redis.lanes import Lanes, pack
+from django_jobdedup.stores.redis.spin import Spin
 from testproject.embedded_redis import EmbeddedRedis
 
 
@@ -62,3 +63,40 @@ def ask_until_refused(lanes: Lanes) -> None:
     """Ask on and on: the other thread may still be on its way to the only lane."""
     while True:
         lanes.ask("PING")
+
+
+class Looks(Spin):
+    """Notes which thread looked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by: list[threading.Thread] = []
+        self.seen = threading.Event()
+
+    def look(self, sock: Any) -> bool:
+        """Note it, and look."""
+        self.by.append(threading.current_thread())
+        self.seen.set()
+        return super().look(sock)
+
+
+def test_who_asks_beside_another_thread_does_not_look_for_its_reply(
+    server: EmbeddedRedis, client: Redis
+) -> None:
+    lanes = Lanes(BlockingConnectionPool.from_url(server.url))
+    lanes._spin = looks = Looks()
+    main = threading.current_thread()
+    assert lanes.ask("PING") == b"PONG"
+    assert looks.by == [main]
+
+    looks.seen.clear()
+    other = threading.Thread(target=lanes.ask, args=("BLPOP", "jobdedup:gate", 30))
+    other.start()
+    looks.seen.wait()
+    assert lanes.ask("PING") == b"PONG"
+    assert looks.by == [main, other]
+
+    client.rpush("jobdedup:gate", "open")
+    other.join()
+    assert lanes.ask("PING") == b"PONG"
+    assert looks.by == [main, other, main]

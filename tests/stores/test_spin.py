@@ -63,5 +63,9 @@ def test_the_end_of_a_connection_is_something_to_read(pair: Pair) -> None:
     assert Spin().look(near)
 
 
-def test_a_socket_of_another_kind_is_left_alone() -> None:
-    assert not Spin().look(object())
+def test_a_socket_of_gevent_is_left_alone() -> None:
+    gevent_socket = pytest.importorskip("gevent.socket")
+    near, far = gevent_socket.socketpair()
+    with near, far:
+        far.send(b"x")
+        assert not Spin().look(near)

@@ -28,6 +28,7 @@ class Lanes:
         self._free: SimpleQueue[Any] = SimpleQueue()
         self._unmade = threading.Semaphore(pool.max_connections)
         self._patience: float | None = pool.timeout
+        self._made = 0
         self._spin = Spin()
 
     def ask(self, *command: Any) -> Any:
@@ -65,15 +66,18 @@ class Lanes:
 
     def _make(self) -> Any:
         try:
-            return self._pool.make_connection()
+            made = self._pool.make_connection()
         except BaseException:
             self._unmade.release()
             raise
+        self._made += 1
+        return made
 
     def _exchange(self, connection: Any, packed: Sequence[bytes]) -> Any:
         try:
             connection.send_packed_command(packed)
-            self._spin.look(connection._sock)
+            if self._free.qsize() >= self._made - 1:  # no other thread is at it: looking is in nobody's way
+                self._spin.look(connection._sock)
             return connection.read_response(disable_decoding=True)
         except RedisConnectionError:
             connection.disconnect()
