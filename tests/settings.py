@@ -19,6 +19,9 @@ from testproject.settings import (
     REDIS_URL,
     from_environment,
 )
+from testproject.settings import (
+    DATABASES as SHOP_DATABASES,
+)
 
 TEST_NAMESPACE = os.environ["TEST_NAMESPACE"]
 
@@ -44,3 +47,5 @@ JOBDEDUP_REQUIRE_WORKER = False
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 globals().update(from_environment("TESTPROJECT_SETTINGS"))
+# What a test adds stands beside the databases of the shop.
+DATABASES = {**SHOP_DATABASES, **globals()["DATABASES"]}
