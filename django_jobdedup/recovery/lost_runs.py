@@ -7,12 +7,14 @@ swept them, a dispatch most of all.
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 from celery import current_app, states
 from celery.backends.base import DisabledBackend
 
 from django_jobdedup import signals
+from django_jobdedup.conf import conf
 from django_jobdedup.exceptions import JobLost
 from django_jobdedup.header import task_id_of
 from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally
@@ -26,7 +28,7 @@ BATCH: Final = 500
 class Readers:
     """How far this process has read the events of each shard.
 
-    A new process begins with the oldest event there is: to answer twice does no harm.
+    A new process begins with those of ``JOBDEDUP_GRACE``: to answer twice does no harm.
     """
 
     def __init__(self) -> None:
@@ -45,7 +47,7 @@ class Readers:
                 tally[UNAVAILABLE] += 1
                 break
             for event in events:
-                if event.what == "lost" and not _answer(store, event, tally):
+                if _is_news(event) and not _answer(store, event, tally):
                     return tally
                 self._read[place] = event.key
             if len(events) < BATCH:
@@ -54,6 +56,11 @@ class Readers:
 
 
 readers: Final = Readers()
+
+
+def _is_news(event: Event) -> bool:
+    """Whether this is a lost run that nobody may have told of; a database keeps events for weeks."""
+    return event.what == "lost" and event.at > time.time() - conf.GRACE
 
 
 def _answer(store: Store, event: Event, tally: Tally) -> bool:
@@ -65,7 +72,7 @@ def _answer(store: Store, event: Event, tally: Tally) -> bool:
     if going_on or not has_waiters(event.name):
         return True
     try:
-        tally["answered"] += store_loss(task_id_of(event.id), event.by)
+        tally["answered"] += store_loss(task_id_of(event.id), event.by, _sentence(event.by))
     except Exception as error:  # a result backend that does not answer
         signals.report("recovery.lost_runs", error)
         tally[UNAVAILABLE] += 1
@@ -95,7 +102,7 @@ def has_waiters(name: str) -> bool:
     return not (ignored or isinstance(backend, DisabledBackend) or not type(backend).persistent)
 
 
-def store_loss(task_id: str, worker: str) -> bool:
+def store_loss(task_id: str, worker: str, sentence: str) -> bool:
     """Store ``JobLost`` under an id that has no result; False if it has one.
 
     Callbacks are not called and no chord is told: the run may only have been paused. It then stores its own
@@ -104,7 +111,7 @@ def store_loss(task_id: str, worker: str) -> bool:
     backend: Any = current_app.backend
     if backend.get_state(task_id) in states.READY_STATES:
         return False
-    backend.store_result(task_id, JobLost(_sentence(worker), task_id, worker), states.FAILURE)
+    backend.store_result(task_id, JobLost(sentence, task_id, worker), states.FAILURE)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,11 +10,13 @@ import pytest
 
 from django_jobdedup.outcomes import How
 from django_jobdedup.recovery.lost_runs import readers
+from django_jobdedup.recovery.periodic import NAME
 from django_jobdedup.stores.clock import Clock
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.memory import MemoryStore
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Acquire, Claim, Finish, Token
+from tests.rig.environment import Environment
 
 REF = Ref(3, "f" * 64)
 
@@ -40,12 +43,12 @@ class Locks:
 
 
 @pytest.fixture
-def memory(settings: Any) -> Iterator[MemoryStore]:
+def memory(celery_env: Environment, settings: Any) -> Iterator[MemoryStore]:
     """The one store of this process; its clock stands still."""
     settings.JOBDEDUP_STORES = {"default": {"BACKEND": "django_jobdedup.stores.memory.MemoryStore"}}
     store = stores["default"]
     assert isinstance(store, MemoryStore)
-    store.clock = Clock(1_800_000_000.0)
+    store.clock = Clock(float(round(time.time())))
     readers.reset()
     yield store
     readers.reset()
@@ -55,3 +58,9 @@ def memory(settings: Any) -> Iterator[MemoryStore]:
 def locks(memory: MemoryStore) -> Locks:
     """Senders and workers of the memory store."""
     return Locks(memory)
+
+
+@pytest.fixture
+def ignored(memory: MemoryStore) -> Locks:
+    """The same for a task whose results nobody keeps."""
+    return Locks(memory, NAME)

@@ -20,8 +20,6 @@ from tests.rig.waiting import wait_for
 from . import command
 from .conftest import Locks
 
-without_results = pytest.mark.environment(celery={"task_ignore_result": True})
-
 
 def said(*words: str) -> str:
     out = StringIO()
@@ -30,19 +28,17 @@ def said(*words: str) -> str:
 
 
 @pytest.fixture
-def lost(memory: MemoryStore, locks: Locks) -> None:
+def lost(memory: MemoryStore, ignored: Locks) -> None:
     """A run that has vanished."""
-    locks.run("a")
+    ignored.run("a")
     memory.clock.advance(50)
 
 
-@without_results
-def test_once_it_does_every_duty_and_says_what_came_of_it(celery_env: Environment, lost: None) -> None:
+def test_once_it_does_every_duty_and_says_what_came_of_it(lost: None) -> None:
     assert said("maintain") == "relay: nothing to do\nreap: 1 lost\nretention: nothing to do\n"
 
 
-@without_results
-def test_it_says_so_to_machines(celery_env: Environment, lost: None) -> None:
+def test_it_says_so_to_machines(lost: None) -> None:
     assert command.lines(said("maintain", "--json")) == [
         {"duty": "relay"},
         {"duty": "reap", "lost": 1},
@@ -50,8 +46,7 @@ def test_it_says_so_to_machines(celery_env: Environment, lost: None) -> None:
     ]
 
 
-@without_results
-def test_it_does_only_what_it_is_told(celery_env: Environment, lost: None) -> None:
+def test_it_does_only_what_it_is_told(lost: None) -> None:
     assert said("maintain", "--only", "retention,relay") == "relay: nothing to do\nretention: nothing to do\n"
 
 

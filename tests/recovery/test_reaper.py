@@ -9,8 +9,10 @@ import pytest
 from celery.result import AsyncResult
 
 from django_jobdedup.exceptions import JobLost
-from django_jobdedup.recovery.duty import never
+from django_jobdedup.models import JobIntent
+from django_jobdedup.recovery.duty import Tally, never
 from django_jobdedup.recovery.lost_runs import readers
+from django_jobdedup.recovery.periodic import NAME
 from django_jobdedup.recovery.reaper import reap
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.memory import MemoryStore
@@ -18,6 +20,8 @@ from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.redis.store import RedisStore
 from testproject.celery import app
 from testproject.embedded_redis import EmbeddedRedis
+from tests.rig.engines import Engine
+from tests.rig.waiting import wait_for
 
 from .conftest import REF, Locks
 
@@ -28,7 +32,6 @@ pytestmark = [
     # Celery's own way of storing a result.
     pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning"),
 ]
-without_results = pytest.mark.environment(celery={"task_ignore_result": True})
 
 
 def holders(ref: Ref = REF) -> list[str]:
@@ -36,10 +39,9 @@ def holders(ref: Ref = REF) -> list[str]:
     return [holder.id for holder in record.holders] if record is not None else []
 
 
-@without_results
-def test_it_sweeps_what_has_lapsed_in_every_shard(memory: MemoryStore, locks: Locks) -> None:
-    locks.wait("waiting", ttl=100)
-    locks.run("running", OTHER)
+def test_it_sweeps_what_has_lapsed_in_every_shard(memory: MemoryStore, ignored: Locks) -> None:
+    ignored.wait("waiting", ttl=100)
+    ignored.run("running", OTHER)
     memory.clock.advance(50)
 
     assert reap(never) == {"lost": 1}
@@ -49,30 +51,27 @@ def test_it_sweeps_what_has_lapsed_in_every_shard(memory: MemoryStore, locks: Lo
     assert holders() == []
 
 
-@without_results
-def test_it_goes_on_behind_a_full_batch(memory: MemoryStore, locks: Locks) -> None:
+def test_it_goes_on_behind_a_full_batch(memory: MemoryStore, ignored: Locks) -> None:
     for number in range(250):
-        locks.run(str(number), Ref(3, f"{number:064}"))
+        ignored.run(str(number), Ref(3, f"{number:064}"))
     memory.clock.advance(50)
 
     assert reap(never)["lost"] == 250
 
 
-@without_results
-def test_it_stops_between_two_batches(memory: MemoryStore, locks: Locks) -> None:
+def test_it_stops_between_two_batches(memory: MemoryStore, ignored: Locks) -> None:
     for number in range(250):
-        locks.run(str(number), Ref(0, f"{number:064}"))
+        ignored.run(str(number), Ref(0, f"{number:064}"))
     memory.clock.advance(50)
     asked = iter([False, True, True, True, True])
 
     assert reap(lambda: next(asked))["lost"] == 100
 
 
-@without_results
 def test_it_says_each_lost_run_once(
-    memory: MemoryStore, locks: Locks, caplog: pytest.LogCaptureFixture
+    memory: MemoryStore, ignored: Locks, caplog: pytest.LogCaptureFixture
 ) -> None:
-    locks.run("a")
+    ignored.run("a")
     memory.clock.advance(50)
     with caplog.at_level(logging.INFO, "django_jobdedup"):
         reap(never)
@@ -80,14 +79,13 @@ def test_it_says_each_lost_run_once(
 
     (said,) = [record for record in caplog.records if getattr(record, "action", "") == "lost"]
     assert said.task_id == "a"  # type: ignore[attr-defined]
-    assert "job a of lock shop.recompute was lost: it ran in worker@1" in said.getMessage()
+    assert "job a of lock django_jobdedup.maintain was lost: it ran in worker@1" in said.getMessage()
 
 
-@without_results
 def test_a_store_that_cannot_be_made_keeps_no_other_from_its_upkeep(
-    settings: Any, memory: MemoryStore, locks: Locks, caplog: pytest.LogCaptureFixture
+    settings: Any, memory: MemoryStore, ignored: Locks, caplog: pytest.LogCaptureFixture
 ) -> None:
-    locks.run("a")
+    ignored.run("a")
     memory.clock.advance(50)
     settings.JOBDEDUP_STORES = {"broken": {"BACKEND": "no.such.Store"}, **settings.JOBDEDUP_STORES}
     stores._stores["default"] = memory  # the change has made it anew, and empty
@@ -109,7 +107,7 @@ def test_a_lost_run_gets_job_lost_as_its_result(memory: MemoryStore, locks: Lock
 
     assert reap(never)["answered"] == 1
     with pytest.raises(JobLost, match="in worker@1 vanished without an ending") as caught:
-        result("a").get(timeout=5)
+        result("a").get(timeout=10)
     assert (caught.value.task_id, caught.value.worker) == ("a", "worker@1")
 
 
@@ -120,6 +118,15 @@ def test_so_does_one_that_a_dispatch_has_swept(memory: MemoryStore, locks: Locks
 
     assert reap(never) == {"answered": 1}
     assert isinstance(result("a").result, JobLost)
+
+
+def test_a_loss_that_is_older_than_the_grace_time_is_old_news(memory: MemoryStore, locks: Locks) -> None:
+    memory.clock.advance(-2 * 86_400)
+    locks.run("a")
+    memory.clock.advance(50)
+
+    assert reap(never) == {"lost": 1}
+    assert result("a").state == "PENDING"
 
 
 def test_two_lives_of_one_id_share_its_result(memory: MemoryStore, locks: Locks) -> None:
@@ -171,9 +178,8 @@ def test_a_late_run_whose_redelivery_may_come_is_not_given_up(memory: MemoryStor
     assert reap(never) == {"lost": 1, "answered": 1}
 
 
-@without_results
-def test_ignored_results_stay_ignored(memory: MemoryStore, locks: Locks) -> None:
-    locks.run("a")
+def test_ignored_results_stay_ignored(memory: MemoryStore, ignored: Locks) -> None:
+    ignored.run("a")
     memory.clock.advance(50)
 
     assert reap(never) == {"lost": 1}
@@ -232,7 +238,7 @@ def commands_of_a_pass(store: RedisStore, lock_server: EmbeddedRedis) -> dict[st
     """Let runs lapse, and count what the server executes while they are reaped, inside of scripts too."""
     import redis
 
-    locks = Locks(store)
+    locks = Locks(store, NAME)
     for number in range(LAPSED):
         locks.run(f"lapsed-{number}", Ref(number % SHARDS, f"{number:064x}"), lease=0.001)
     with redis.Redis.from_url(lock_server.url, decode_responses=True) as client:
@@ -245,7 +251,6 @@ def commands_of_a_pass(store: RedisStore, lock_server: EmbeddedRedis) -> dict[st
     return {name: number["calls"] for name, number in stats.items() if "cmdstat_config" not in name}
 
 
-@without_results
 def test_the_cost_grows_with_what_has_lapsed_not_with_what_is_held(
     redis_store: RedisStore, lock_server: EmbeddedRedis
 ) -> None:
@@ -266,3 +271,28 @@ def hold(store: RedisStore, number: int) -> None:
         refs = [Ref(n % SHARDS, f"{n + LAPSED:064x}") for n in range(start, start + 1000)]
         store.acquire_many([Acquire(ref, f"held-{ref.fingerprint}", name="held") for ref in refs])
         store.confirm([(ref, f"held-{ref.fingerprint}") for ref in refs])
+
+
+# The other stores ----------------------------------------------------------------------------------
+
+
+def test_a_lost_run_in_redis_is_told(redis_store: RedisStore) -> None:
+    assert_told("a")
+
+
+def test_a_lost_run_in_a_database_is_told(engine: Engine, settings: Any) -> None:
+    settings.JOBDEDUP_STORES = engine.stores
+    readers.reset()
+    assert_told("a")
+    (row,) = JobIntent.objects.using(engine.alias).all()
+    assert row.state == "lost"
+
+
+def assert_told(id: str) -> None:
+    """Have a run vanish, and whoever waits for it told."""
+    Locks(stores["default"]).run(id, Ref(1, "f" * 64), lease=0.2)
+    told = Tally()
+    wait_for(lambda: told.update(reap(never)) or told["answered"], 10, what=lambda: f"an answer: {told}")
+    assert told == {"lost": 1, "answered": 1}
+    assert isinstance(result(id).result, JobLost)
+    assert reap(never) == {}
