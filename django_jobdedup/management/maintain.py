@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
+from celery.result import denied_join_result
 from django.db import close_old_connections
 
 from django_jobdedup.management.celery_app import loaded_app
@@ -36,7 +37,9 @@ class Maintain(Subcommand):
         """Do the duties once, or until the process is told to go."""
         loaded_app()
         maintenance = Maintenance()
-        with Ending() as ending:
+        # Nobody here waits for a result: without this Celery's Redis backend would subscribe to that of each
+        # job the relay publishes, and Redis keep for this process what it never reads.
+        with Ending() as ending, denied_join_result():
             while True:
                 done = maintenance.run(ending.is_near, options["only"])
                 self._report(done, options)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from typing import Any
 
 import pytest
 import redis
+from django.core.management import call_command
 from django.db import connections
 
 from django_jobdedup.dispatching.broker import breaker_of
@@ -164,6 +166,15 @@ def test_several_processes_share_the_work(base: Base) -> None:
     assert [process.returncode for process in started] == [0, 0, 0], outputs
     assert sum(command.lines(out)[0].get("published", 0) for out, _ in outputs) == 300
     assert sorted(base.sent()) == sorted(ids)
+
+
+def test_the_command_subscribes_to_no_result(quick: Base) -> None:
+    left_behind(quick, "a", "b")
+    app.backend.result_consumer.stop()
+    call_command("jobdedup", "maintain", "--only", "relay", stdout=StringIO())
+
+    assert len(quick.sent()) == 2
+    assert app.backend.result_consumer.subscribed_to == set()
 
 
 # A broker that is down ------------------------------------------------------------------------------
