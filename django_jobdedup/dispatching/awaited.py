@@ -157,7 +157,7 @@ class Following(Base):
 
 
 @cache
-def _following(base: type) -> type:
+def _following(base: Any) -> Any:
     return type(base.__name__, (Following, base), {})
 
 
@@ -165,7 +165,8 @@ def awaiting(app: Any, done: Dispatch, awaited: Awaited) -> Any:
     """Return the result for the caller of a deferred call."""
     options = done.call.options
     result = (options.get("result_cls") or app.AsyncResult)(done.id)
-    result.__class__ = _following(type(result))
+    kind: Any = type(result)
+    result.__class__ = _following(kind)
     result.ignored = options.get("ignore_result")
     result.awaited, result.fingerprint = awaited, done.fingerprint
     return result

@@ -6,14 +6,21 @@ connection is tried once before, without a pause, and a broker that failed is le
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from kombu.exceptions import OperationalError
 
-from django_jobdedup.call import Call, untouched
+from django_jobdedup.call import Call
 from django_jobdedup.stores.breaker import Breaker
+
+logger = logging.getLogger("django_jobdedup")
+
+#: The id that is being published: the hook, or a second copy of it further in, lets it pass.
+publishing: Final[ContextVar[str]] = ContextVar("jobdedup_publishing", default="")
 
 #: Errors of a broker that is down; every other error is the message's own.
 DOWN: Final = (OperationalError, OSError)
@@ -26,20 +33,26 @@ def breaker_of(app: Any) -> Breaker:
     return _breakers.setdefault(app, Breaker())
 
 
-def publish(app: Any, call: Call, send: Callable[..., Any] | None = None) -> Any:
+def publish(app: Any, call: Call, way: Callable[..., Any] | None = None) -> Any:
     """Publish a call under its id and return Celery's result.
 
-    ``send`` publishes past the hook. A lost connection is opened anew once: the same id is safe to send
-    twice. Raises ``DOWN`` for a broker that cannot be reached, and what the message itself is to blame for.
+    ``way`` publishes, Celery's own unless told otherwise. A lost connection is opened anew once: the same
+    id is safe to send twice. Raises ``DOWN`` for a broker that cannot be reached, and what the message
+    itself is to blame for.
     """
     breaker = breaker_of(app)
     try:
         try:
-            result = _publish(app, call, send)
+            result = _publish(app, call, way)
         except DOWN:
-            result = _publish(app, call, send)
+            result = _publish(app, call, way)
     except DOWN as error:
         breaker.failed(str(error))
+        logger.warning(
+            "the broker does not answer, so what is kept in a store waits for the relay: %s",
+            error,
+            extra={"action": "broker_down", "task": call.task},
+        )
         raise
     except Exception:
         breaker.worked()
@@ -48,19 +61,21 @@ def publish(app: Any, call: Call, send: Callable[..., Any] | None = None) -> Any
     return result
 
 
-def _publish(app: Any, call: Call, send: Callable[..., Any] | None) -> Any:
+def _publish(app: Any, call: Call, way: Callable[..., Any] | None) -> Any:
     options = {**call.options, "task_id": call.id, "retry": False}
     given = options.pop("producer", None) or options.pop("publisher", None)
-    send = send or app.send_task
+    way = way or app.send_task
     with app.producer_or_acquire(given) as producer:
         _reach(producer)
+        mark = publishing.set(call.id)
         try:
-            with untouched():
-                return send(call.task, call.args, call.kwargs, producer=producer, **options)
+            return way(call.task, call.args, call.kwargs, producer=producer, **options)
         except Exception as error:
             if _of_results(app, error):
                 raise OperationalError(f"the result backend does not answer: {error}") from error
             raise
+        finally:
+            publishing.reset(mark)
 
 
 def _of_results(app: Any, error: Exception) -> bool:

@@ -10,7 +10,6 @@ import functools
 import inspect
 import secrets
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from typing import Any, Final
 
 from celery import Celery
@@ -20,6 +19,7 @@ from kombu.utils.uuid import uuid
 from django_jobdedup.call import Call, is_untouched, running
 from django_jobdedup.conf import conf
 from django_jobdedup.dispatching.announcing import announce
+from django_jobdedup.dispatching.broker import publishing
 from django_jobdedup.dispatching.confirm import confirmer
 from django_jobdedup.dispatching.deferral import after_commit
 from django_jobdedup.dispatching.inline import confirm, publish_kept
@@ -41,8 +41,6 @@ from django_jobdedup.policies.unique import Unique
 OPTIONS: Final = frozenset(("unique", "debounce", "throttle"))
 
 _POSITIONAL: Final = tuple(inspect.signature(Celery.send_task).parameters)[4:]
-#: The id that is being published: a second copy of the hook, further in, lets it pass.
-_publishing: Final[ContextVar[str]] = ContextVar("jobdedup_publishing", default="")
 
 
 class Switch:
@@ -100,7 +98,7 @@ def _hooked(original: Callable[..., Any]) -> Callable[..., Any]:
             if len(names) != len(rest) or not options.keys().isdisjoint(names):
                 return original(self, name, args, kwargs, *rest, **options)  # has its own words for that
             options.update(zip(names, rest, strict=True))
-        if not switch.on or _publishing.get() == (options.get("task_id") or self):
+        if not switch.on or publishing.get() == (options.get("task_id") or self):
             return original(self, name, args, kwargs, **options)
         ours: dict[str, Any] = {}
         if not OPTIONS.isdisjoint(options):
@@ -255,7 +253,7 @@ def _dispatch(app: Any, original: Callable[..., Any], call: Call) -> Any:
 
 
 def _publish(app: Any, original: Callable[..., Any], call: Call) -> Dispatch:
-    mark = _publishing.set(call.id)
+    mark = publishing.set(call.id)
     try:
         if call.kept is not None and call.again is None:
             return publish_kept(app, call, functools.partial(original, app))
@@ -264,7 +262,7 @@ def _publish(app: Any, original: Callable[..., Any], call: Call) -> Dispatch:
     except Exception as error:
         return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
     finally:
-        _publishing.reset(mark)
+        publishing.reset(mark)
     if (header := call.reserved) is not None:
         if call.kept is None:
             confirmer.add(Seat(header.knobs.store, header.shard, header.fingerprint, header.token))

@@ -14,13 +14,13 @@ from django_jobdedup.outcomes import Outcome
 from django_jobdedup.stores.handler import stores
 
 
-def publish_kept(app: Any, call: Call, send: Callable[..., Any]) -> Dispatch:
+def publish_kept(app: Any, call: Call, way: Callable[..., Any]) -> Dispatch:
     """Publish a kept call and note that its message exists; a broker that is down is the relay's affair.
 
-    ``send`` publishes past the hook. What the message itself is to blame for stands in the answer.
+    ``way`` publishes past the hook. What the message itself is to blame for stands in the answer.
     """
     try:
-        result = None if breaker_of(app).refuses() else publish(app, call, send)
+        result = None if breaker_of(app).refuses() else publish(app, call, way)
     except DOWN:
         result = None
     except Exception as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -35,6 +37,24 @@ class Base:
     def atomic(self, **options: Any) -> Any:
         """Open a transaction, or a savepoint."""
         return transaction.atomic(using=self.using, **options)
+
+    @contextlib.contextmanager
+    def failing(self) -> Iterator[None]:
+        """Open a transaction, or a savepoint, that fails at its end."""
+        with contextlib.suppress(LookupError), self.atomic():
+            yield
+            raise LookupError("the payment failed")
+
+    @contextlib.contextmanager
+    def interrupted(self) -> Iterator[None]:
+        """Open a transaction with an action that fails after the commit, before all that come later."""
+
+        def fail() -> None:
+            raise LookupError("the mail server is down")
+
+        with contextlib.suppress(LookupError), self.atomic():
+            transaction.on_commit(fail, using=self.using)
+            yield
 
     def rows(self) -> list[JobIntent]:
         """Give every row, in order of acceptance."""

@@ -1,4 +1,4 @@
-"""The dispatching half of U30: a broker that is down costs the request nothing, and the job nothing either."""
+"""The dispatching half of U30: a dead broker costs the request no time and the job nothing."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_row_that_can_never_be_read_does_not_hold_up_the_others(base: Base) ->
 
 
 def test_a_layer_that_raises_for_one_call_fails_alone(base: Base, settings: Any) -> None:
-    """The inner middleware sees the calls after the commit, all at once; one that it chokes on fails alone."""
+    """The inner middleware sees the calls after the commit, together; one that it chokes on fails alone."""
     settings.JOBDEDUP_MIDDLEWARE = [
         "django_jobdedup.middleware.locking.LockingMiddleware",
         f"{__name__}.Choking",

@@ -97,7 +97,7 @@ def test_a_holder_from_before_covers_the_call(base: Base) -> None:
 
 
 def test_nobody_is_left_to_raise_to(base: Base, log: pytest.LogCaptureFixture, heard: Any) -> None:
-    """Under the strategy "raise" a call that is refused after the commit is a warning and a superseded row."""
+    """Under "raise" a call that is refused after the commit is a warning and a superseded row."""
     policy = {"on_conflict": "raise"}
     with base.atomic():
         first, second = (tasks.until_executed.apply_async(("a",), unique=policy) for _ in range(2))

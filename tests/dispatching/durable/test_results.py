@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from celery.exceptions import TimeoutError as ResultTimeout
 from celery.result import AsyncResult
-from django.db import transaction
 
 from django_jobdedup import Outcome, Undecided, job_of, outcome_of
 from testproject.celery import app
@@ -95,12 +94,7 @@ def test_a_result_that_travels_is_a_plain_one(refused: tuple[Any, Any]) -> None:
 
 def test_a_call_that_nobody_has_decided_yet(base: Base) -> None:
     """``get()`` waits for the decision, no longer than it may; nothing is known before."""
-
-    def fail() -> None:
-        raise LookupError
-
-    with pytest.raises(LookupError), base.atomic():
-        transaction.on_commit(fail, using=base.using)
+    with base.interrupted():
         result = tasks.until_executed.delay("a")
     assert (result.outcome, result.duplicate, result.ready()) == (Outcome.DEFERRED, None, False)
     with pytest.raises(ResultTimeout):
@@ -110,13 +104,8 @@ def test_a_call_that_nobody_has_decided_yet(base: Base) -> None:
 @pytest.mark.usefixtures("soon")
 def test_the_relay_decides_for_the_caller_too(base: Base) -> None:
     """Whoever decides: the row says it, and the result finds it there."""
-
-    def fail() -> None:
-        raise LookupError
-
     holder = tasks.until_executed.delay("a")
-    with pytest.raises(LookupError), base.atomic():
-        transaction.on_commit(fail, using=base.using)
+    with base.interrupted():
         result = tasks.until_executed.delay("a")
     assert [sent.what for sent in base.relay()] == ["settled"]
     app.backend.store_result(holder.id, "value", "SUCCESS")

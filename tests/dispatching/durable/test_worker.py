@@ -169,7 +169,7 @@ def test_under_until_executed_a_change_during_the_run_is_not_seen(
 ) -> None:
     """What the pages say: ``skip`` there is right for requests and wrong for changes."""
     invoices = Invoice.objects.using(database.alias)
-    first = work.count_as_a_request.delay(tenant.pk, seconds=1.5)
+    work.count_as_a_request.delay(tenant.pk, seconds=1.5)
     wait_for(lambda: has_read(database, tenant), 20)
     with transaction.atomic(using=database.alias):
         invoices.create(tenant_id=tenant.pk, number="late", amount=1)

@@ -35,7 +35,7 @@ def _count(pk: int, seconds: float) -> int:
 
 @shared_task(unique=unique("until_and_while_executing", key="pk"))
 def count(pk: int, seconds: float = 0.0) -> int:
-    """Write how many invoices a tenant has, as they were when it began; ``total`` counts those that have read."""
+    """Write how many invoices a tenant has, as it began; ``total`` counts those that have read."""
     return _count(pk, seconds)
 
 
