@@ -37,8 +37,8 @@ class Maintain(Subcommand):
         """Do the duties once, or until the process is told to go."""
         loaded_app()
         maintenance = Maintenance()
-        # Nobody here waits for a result: without this Celery's Redis backend would subscribe to that of each
-        # job the relay publishes, and Redis keep for this process what it never reads.
+        # Nobody here waits for a result: without this Celery's Redis backend subscribes to that of each job
+        # that the relay publishes, and unsubscribes again.
         with Ending() as ending, denied_join_result():
             while True:
                 done = maintenance.run(ending.is_near, options["only"])
