@@ -31,7 +31,8 @@ class Knobs:
 
     ``lock`` is the lock type's name, ``name`` the lock name, ``counts``, ``limit`` and ``gate`` the
     store's knobs, ``keeps`` whether the lock outlives a good end, ``at_dispatch`` whether a waiting
-    seat exists at all, ``execution`` the strategy for a conflict at start in its JSON form.
+    seat exists at all, ``execution`` the strategy for a conflict at start in its JSON form, ``on_waiting``
+    what a refused dispatch does with a waiting holder.
     """
 
     lock: str = "until_executed"
@@ -48,6 +49,7 @@ class Knobs:
     execution: Any = "reschedule"
     on_store_error: str = "proceed"
     store: str = "default"
+    on_waiting: str = "keep"
 
 
 #: Field of ``Knobs`` to its key on the wire. Part of format 1: never reuse a letter.
@@ -66,6 +68,7 @@ WIRE: Final = {
     "execution": "x",
     "on_store_error": "r",
     "store": "a",
+    "on_waiting": "w",
 }
 _DEFAULTS: Final = {f.name: f.default for f in fields(Knobs)}
 
@@ -122,6 +125,11 @@ def _instant(value: Any) -> float:
 def task_id_of(token: str) -> str:
     """Return the Celery task id in a token of the store."""
     return token.partition(LIFE)[0]
+
+
+def life_of(token: str) -> str:
+    """Return the life in a token of the store; empty where the id has only one."""
+    return token.partition(LIFE)[2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ class Outcome(StrEnum):
     ACCEPTED = "accepted"
     SUPPRESSED = "suppressed"
     RESCHEDULED = "rescheduled"
+    #: Joined the job that waits, which runs with these arguments.
+    RERUN = "rerun"
     #: Written in the caller's transaction; decided after its commit.
     DEFERRED = "deferred"
     UNPROTECTED = "unprotected"
@@ -24,7 +26,7 @@ class Outcome(StrEnum):
     @property
     def duplicate(self) -> bool:
         """Say whether the caller holds the id of somebody else's job."""
-        return self is Outcome.SUPPRESSED
+        return self in (Outcome.SUPPRESSED, Outcome.RERUN)
 
 
 class Start(StrEnum):
@@ -36,6 +38,8 @@ class Start(StrEnum):
     SUPERSEDED = "superseded"
     PUT_OFF = "put_off"
     SUPPRESSED = "suppressed"
+    #: Given up: it is in the list of dead jobs, and ends as a failure.
+    DEAD = "dead"
     #: The store was down and the policy says ``proceed``.
     UNPROTECTED = "unprotected"
 
@@ -70,8 +74,23 @@ class PutOff:
     after: float
 
 
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Decision: no job any more, but a row in the list of dead jobs, with the reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Decision: hold the start for at most ``seconds``, asking again; after it, ``then``."""
+
+    seconds: float
+    then: Suppress | PutOff | Dead | Refuse | Block
+
+
 #: What a strategy makes of a conflict.
-Decision = Suppress | Refuse | PutOff
+Decision = Suppress | Refuse | PutOff | Dead | Block
 
 
 class Suppressed(dict[str, str]):

@@ -17,7 +17,7 @@ from django_jobdedup.exceptions import JobDedupError, PolicyError
 from django_jobdedup.lock_types.registry import LOCK_TYPES
 from django_jobdedup.policies.options import READERS
 from django_jobdedup.policies.unique import Unique
-from django_jobdedup.strategies.registry import NOT_BUILT, STRATEGIES
+from django_jobdedup.strategies.registry import STRATEGIES
 from django_jobdedup.strategies.reschedule import JITTER, Reschedule
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -193,12 +193,6 @@ def test_the_table_of_strategies_lists_all_with_their_sides():
 
     assert [[row[0], row[1]] for row in rows] == [
         [f"`{name}`", ", ".join(each.sides)] for name, each in STRATEGIES.items()
-    ]
-
-
-def test_the_table_of_what_is_not_built_says_what_the_error_says():
-    assert table("lock-types-and-strategies.md", "strategy | what does the nearest thing today") == [
-        [f"`{name}`", instead] for name, instead in NOT_BUILT.items()
     ]
 
 

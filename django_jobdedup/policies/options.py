@@ -79,12 +79,7 @@ def _on_store_error(value: object) -> str:
 
 
 def _max_starts(value: object) -> int | None:
-    if value is None:
-        return None
-    raise PolicyError(
-        f"Unique option max_starts={_count(value)} is not built yet; leave it out. "
-        "Celery's max_retries bounds the retries of a task."
-    )
+    return None if value is None else _count(value)
 
 
 def _canvas(value: object) -> str:

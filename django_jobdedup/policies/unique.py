@@ -12,13 +12,15 @@ from django_jobdedup.fingerprint.key import Key
 from django_jobdedup.fingerprint.scope import Scope
 from django_jobdedup.header import Knobs
 from django_jobdedup.lock_types.base import LockType
-from django_jobdedup.lock_types.registry import LOCK_TYPES
+from django_jobdedup.lock_types.registry import LOCK_TYPES, lock_type
 from django_jobdedup.policies.conflicts import OnConflict, check_on_conflict, strategy_at
 from django_jobdedup.policies.json_form import plain
 from django_jobdedup.policies.options import UNSET, Unset, check_names, read
 from django_jobdedup.strategies.base import Strategy
 from django_jobdedup.strategies.reschedule import Reschedule
 
+#: A strategy as it may be written: its name or dotted path, an instance, a class.
+Written = str | Strategy | type[Strategy]
 #: Marks the JSON form of a whole policy: such a dict replaces, any other overrides option by option.
 MARK: Final = "policy"
 
@@ -27,11 +29,11 @@ MARK: Final = "policy"
 class Unique:
     """The frozen declaration that equal jobs of a task are one job.
 
-    ``lock``: the lock type's name. ``key``: an argument name, names, or a callable taking the task's
-    own arguments; None is all arguments, ``[]`` the task name only. ``scope``: ``"tenant"``, ``"queue"``,
-    a tuple, None (global), a callable. ``lock_name`` stands instead of the task's name. ``ttl`` and
-    ``lease``: seconds or a ``timedelta``, kept as seconds. ``given`` names the options that were
-    written; only those travel in JSON and win over ``JOBDEDUP_DEFAULTS``.
+    ``lock``: the lock type's name, or a class of one's own. ``key``: an argument name, names, or a
+    callable taking the task's own arguments; None is all arguments, ``[]`` the task name only. ``scope``:
+    ``"tenant"``, ``"queue"``, a tuple, None (global), a callable. ``lock_name`` stands instead of the
+    task's name. ``ttl`` and ``lease``: seconds or a ``timedelta``, kept as seconds. ``given`` names the
+    options that were written; only those travel in JSON and win over ``JOBDEDUP_DEFAULTS``.
 
     Raises PolicyError for an unknown option, a wrong value, and a pair that cannot work.
     """
@@ -55,7 +57,7 @@ class Unique:
 
     def __init__(
         self,
-        lock: str | Unset = UNSET,
+        lock: str | type[LockType] | Unset = UNSET,
         *,
         key: Key | Unset = UNSET,
         scope: Scope | Unset = UNSET,
@@ -63,7 +65,7 @@ class Unique:
         ttl: Duration | Unset = UNSET,
         lease: Duration | Unset = UNSET,
         limit: int | Unset = UNSET,
-        on_conflict: str | Strategy | Mapping[str, str | Strategy] | OnConflict | Unset = UNSET,
+        on_conflict: Written | Mapping[str, Written] | OnConflict | Unset = UNSET,
         max_starts: int | Unset | None = UNSET,
         keep_on_failure: bool | Unset = UNSET,
         on_store_error: str | Unset = UNSET,
@@ -125,7 +127,7 @@ class Unique:
     @property
     def lock_type(self) -> LockType:
         """Return the lock type."""
-        return LOCK_TYPES[self.lock]
+        return LOCK_TYPES.get(self.lock) or lock_type(self.lock)
 
     @property
     def dispatch_strategy(self) -> Strategy:
@@ -145,11 +147,11 @@ class Unique:
             return self._knobs.setdefault(lock_name, self._make_knobs(lock_name))
 
     def _make_knobs(self, lock_name: str) -> Knobs:
-        kind = self.lock_type
+        kind, refused = self.lock_type, self.dispatch_strategy
         return Knobs(
             lock=self.lock,
             name=lock_name,
-            counts=kind.counts,
+            counts=kind.counts.replace("R", "") if refused.beside_running else kind.counts,
             limit=self.limit,
             gate=self.limit if kind.gated else 0,
             ttl=self.ttl,
@@ -161,6 +163,7 @@ class Unique:
             execution=self.execution_strategy.encode(),
             on_store_error=self.on_store_error,
             store=self.store,
+            on_waiting=refused.on_waiting if kind.at_dispatch else "keep",
         )
 
 
@@ -176,19 +179,19 @@ def _rebuilt(options: Mapping[str, Any]) -> Unique:
 def _check_pairs(policy: Unique) -> None:
     """Refuse options that cannot work together. Raises PolicyError."""
     check_on_conflict(policy.lock_type, policy.on_conflict)
-    if policy.lock == "until_expired" and "ttl" not in policy.given:
+    if policy.lock_type.keeps and "ttl" not in policy.given:
         raise PolicyError(
-            'The lock "until_expired" is freed by its ttl alone, so it needs one: '
-            'write Unique("until_expired", ttl=timedelta(hours=20)).'
+            f'The lock "{policy.lock}" is freed by its ttl alone, so it needs one: '
+            f'write Unique("{policy.lock}", ttl=timedelta(hours=20)).'
         )
-    if policy.keep_on_failure and policy.lock != "until_expired":
+    if policy.keep_on_failure and not policy.lock_type.keeps:
         raise PolicyError(
             'keep_on_failure=True needs a lock that outlives the run: write lock="until_expired" with a '
             f'ttl, or leave it out with "{policy.lock}".'
         )
     refused = policy.dispatch_strategy
-    if policy.limit > 1 and isinstance(refused, Reschedule):
+    if policy.limit > 1 and (refused.on_waiting != "keep" or isinstance(refused, Reschedule)):
         raise PolicyError(
-            f'limit={policy.limit} goes with "skip", "log" and "raise" at dispatch, not with '
-            f'"{refused.name}": choose one of them, or write limit=1.'
+            f'limit={policy.limit} goes with "skip", "log", "raise" and "reject" at dispatch, not with '
+            f'"{refused.title()}": choose one of them, or write limit=1.'
         )

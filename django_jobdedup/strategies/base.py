@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Final, Literal
 
+from django_jobdedup.dotted import path_of
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.outcomes import Decision
 
 #: Where a newcomer meets a holder: as it is published, or as its body is about to start.
 Side = Literal["dispatch", "execution"]
+#: What a refused dispatch does with a waiting holder: leave it, give it the newest arguments, come over
+#: it, or come over it if due sooner.
+OnWaiting = Literal["keep", "merge", "over", "soonest"]
+
+_OURS: Final = __name__.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +42,20 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Strategy(ABC):
-    """What becomes of the newcomer in a conflict; frozen, compared by value."""
+    """What becomes of the newcomer in a conflict; frozen, compared by value.
 
-    #: Name in a policy, in JSON and in the message header.
-    name: ClassVar[str]
+    One of a project's own is a subclass, with options as a frozen dataclass has fields: numbers, texts
+    and lists of them, for they travel in the message header.
+    """
+
+    #: Name in a policy, in JSON and in the message header; one of a project's own goes by its dotted path.
+    name: ClassVar[str] = ""
     #: Where it may be declared.
     sides: ClassVar[tuple[Side, ...]] = ("dispatch", "execution")
     #: What a refused dispatch does with a waiting holder: the store's knob.
-    on_waiting: ClassVar[str] = "keep"
+    on_waiting: ClassVar[OnWaiting] = "keep"
+    #: Running jobs do not refuse a dispatch: the newcomer waits beside them, behind the gate.
+    beside_running: ClassVar[bool] = False
     #: What to write instead on a side where it may not stand.
     instead: ClassVar[str] = ""
 
@@ -51,18 +63,51 @@ class Strategy(ABC):
     def decide(self, conflict: Conflict) -> Decision:
         """Turn a conflict into a decision."""
 
+    @classmethod
+    def title(cls) -> str:
+        """Return what it goes by: the name, or the dotted path of one of a project's own.
+
+        Raises PolicyError for one that no other process could import.
+        """
+        if is_ours(cls):
+            return cls.name
+        try:
+            return path_of(cls)
+        except ValueError as error:
+            raise PolicyError(f"A strategy of your own {error}.") from None
+
     def encode(self) -> str | list[Any]:
         """Return the JSON form: the name, or ``[name, {option: value}]`` with all that is no default."""
-        options = {
-            each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default
-        }
-        return [self.name, options] if options else self.name
+        options = {name: _plain(value) for name, value in self._written().items()}
+        return [self.title(), options] if options else self.title()
 
     def __json__(self) -> str | list[Any]:
         """Encode for kombu's JSON serializer, so that a strategy travels in canvas options."""
         return self.encode()
 
+    def __repr__(self) -> str:
+        """Return what to write to get this one: what differs from the default."""
+        said = (f"{name}={repr(value).removesuffix('.0')}" for name, value in self._written().items())
+        return f"{type(self).__name__}({', '.join(said)})"
+
+    def _written(self) -> dict[str, Any]:
+        values = ((each, getattr(self, each.name)) for each in fields(self))
+        return {
+            each.name: value
+            for each, value in values
+            if value != (each.default if each.default_factory is MISSING else each.default_factory())
+        }
+
     def check_side(self, side: Side) -> None:
         """Raise PolicyError where this strategy cannot stand, with what to write instead."""
         if side not in self.sides:
-            raise PolicyError(f'on_conflict="{self.name}" cannot stand at {side}: {self.instead}')
+            raise PolicyError(f'on_conflict="{self.title()}" cannot stand at {side}: {self.instead}')
+
+
+def is_ours(found: type[Strategy]) -> bool:
+    """Say whether a strategy comes with this package."""
+    return found.__module__.partition(".")[0] == _OURS
+
+
+def _plain(value: Any) -> Any:
+    return value.encode() if isinstance(value, Strategy) else value

@@ -9,7 +9,7 @@ from django_jobdedup.outcomes import Decision, Suppress
 from django_jobdedup.strategies.base import Conflict, Strategy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Log(Strategy):
     """Drop the newcomer and log a warning."""
 

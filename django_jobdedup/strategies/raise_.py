@@ -9,7 +9,7 @@ from django_jobdedup.outcomes import Decision, Refuse
 from django_jobdedup.strategies.base import Conflict, Side, Strategy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Raise(Strategy):
     """Refuse the newcomer with an exception."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from django_jobdedup.conf import Duration, seconds
 from django_jobdedup.exceptions import PolicyError
-from django_jobdedup.outcomes import Decision, PutOff
+from django_jobdedup.outcomes import Dead, Decision, PutOff
 from django_jobdedup.strategies.base import Conflict, Strategy
 
 #: A delay is spread by this part of itself to both sides, so that those put off together come back apart.
@@ -23,7 +23,8 @@ class Reschedule(Strategy):
     """Run the newcomer later.
 
     The delay is ``after``, doubled at each further conflict, spread by 20 % to both sides, and never
-    above ``up_to``; both are seconds or a ``timedelta``.
+    above ``up_to``; both are seconds or a ``timedelta``. After ``times`` conflicts of one attempt the job
+    is dead; None puts it off until it can run.
     """
 
     name: ClassVar[str] = "reschedule"
@@ -40,25 +41,16 @@ class Reschedule(Strategy):
                 f"Reschedule(after={self.after:g}, up_to={self.up_to:g}): the first delay is above the "
                 f"longest. Write up_to={self.after:g} or more."
             )
-        if times is not None:
+        if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
             raise PolicyError(
-                f"Reschedule(times={times!r}) is not built yet; leave times out, "
-                "then a job is put off until it can run."
+                f"Reschedule option times needs a whole number from 1 on, or None, not {times!r}."
             )
-        object.__setattr__(self, "times", None)
-
-    def __repr__(self) -> str:
-        """Return what to write to get this one: what differs from the default."""
-        options = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
-        said = [
-            f"{name}={repr(value).removesuffix('.0')}"
-            for name, (value, default) in options.items()
-            if value != default
-        ]
-        return f"Reschedule({', '.join(said)})"
+        object.__setattr__(self, "times", times)
 
     def decide(self, conflict: Conflict) -> Decision:
-        """Put off."""
+        """Put off; give up when that has happened ``times`` times."""
+        if self.times is not None and conflict.put_offs >= self.times:
+            return Dead(f"put off {conflict.put_offs} times: job {conflict.holder_id} holds its lock")
         return PutOff(self.delay(conflict.put_offs))
 
     def delay(self, put_offs: int, between: Callable[[float, float], float] = random.uniform) -> float:

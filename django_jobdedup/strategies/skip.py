@@ -13,7 +13,7 @@ from django_jobdedup.outcomes import Decision, Suppress
 from django_jobdedup.strategies.base import Conflict, Strategy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Skip(Strategy):
     """Drop the newcomer; at execution it ends as success with ``Suppressed(by)``."""
 

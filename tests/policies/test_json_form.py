@@ -22,7 +22,7 @@ scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max
 waiting = st.builds(
     lambda low, more: Reschedule(low, up_to=low + more), st.floats(0.001, 1000), st.floats(0, 1000)
 )
-refusing = st.sampled_from(["skip", "log", Log()])
+refusing = st.sampled_from(["skip", "log", "reject", Log()])
 SHARED = {
     "key": st.none() | names | st.lists(names, max_size=3),
     "scope": st.sampled_from(["tenant", "queue", None]) | st.lists(scalars, max_size=3),
@@ -34,7 +34,7 @@ SHARED = {
     "store": st.text(min_size=1, max_size=9).filter(str.strip),
     "canvas": st.just("run"),
     "observe": st.just(False),
-    "max_starts": st.none(),
+    "max_starts": st.none() | st.integers(1, 1000),
 }
 
 

@@ -7,9 +7,12 @@ from datetime import timedelta
 import pytest
 
 from django_jobdedup.exceptions import JobDedupError, PolicyError
+from django_jobdedup.lock_types.base import LockType
 from django_jobdedup.policies.options import READERS
 from django_jobdedup.policies.unique import Unique
 from django_jobdedup.strategies.reschedule import Reschedule
+from django_jobdedup.strategies.skip import Skip
+from django_jobdedup.strategies.wait import Wait
 
 
 def refusal(*args, **options):
@@ -119,23 +122,30 @@ def test_observing_one_policy_is_not_built_yet():
     assert "Unique option observe=True is not built yet; leave it out" in refusal(observe=True)
 
 
-def test_a_bounded_number_of_starts_is_not_built_yet():
-    message = refusal(max_starts=3)
-
-    assert "Unique option max_starts=3 is not built yet; leave it out" in message
-    assert "max_retries" in message
-
-
 @pytest.mark.parametrize("wrong", [0, True, "3"])
 def test_what_is_no_number_of_starts_is_refused_as_such(wrong):
     assert f"option max_starts needs a whole number from 1 on, not {wrong!r}" in refusal(max_starts=wrong)
 
 
-def test_a_strategy_of_a_later_version_is_not_built_yet():
-    assert 'The strategy "rerun" is not built yet' in refusal(on_conflict="rerun")
-
-
 # Pairs
+
+
+class Kept(LockType):
+    """A lock type of a project's own that outlives the run."""
+
+    counts = "PWRK"
+    keeps = True
+
+
+class Coming(Skip):
+    """A strategy of a project's own that comes over the job that waits."""
+
+    on_waiting = "over"
+
+
+def test_a_lock_type_of_ones_own_that_outlives_the_run_needs_a_ttl_too():
+    assert f'The lock "{__name__}.Kept" is freed by its ttl alone' in refusal(Kept)
+    assert Unique(Kept, ttl=60, keep_on_failure=True).lock == f"{__name__}.Kept"
 
 
 def test_until_expired_needs_a_ttl():
@@ -156,20 +166,38 @@ def test_only_until_expired_can_be_kept_after_a_failure(lock):
 
 
 @pytest.mark.parametrize("lock", ["until_executed", "until_and_while_executing"])
-def test_more_than_one_seat_goes_with_skip_log_and_raise_at_dispatch(lock):
-    for name in ("skip", "log", "raise"):
+@pytest.mark.parametrize(
+    ("strategy", "title"),
+    [(each, each) for each in ("reschedule", "replace", "keep_soonest", "rerun")]
+    + [(Coming, f"{__name__}.Coming")],
+)
+def test_more_than_one_seat_goes_with_skip_log_raise_and_reject_at_dispatch(lock, strategy, title):
+    for name in ("skip", "log", "raise", "reject"):
         assert Unique(lock, limit=2, on_conflict=name).limit == 2
-    dispatch = "reschedule" if lock == "until_executed" else {"dispatch": "reschedule"}
+    dispatch = strategy if lock == "until_executed" else {"dispatch": strategy}
 
     assert refusal(lock, limit=2, on_conflict=dispatch) == (
-        'limit=2 goes with "skip", "log" and "raise" at dispatch, not with "reschedule": '
-        "choose one of them, or write limit=1."
+        'limit=2 goes with "skip", "log", "raise" and "reject" at dispatch, not with '
+        f'"{title}": choose one of them, or write limit=1.'
     )
 
 
 def test_more_than_one_running_goes_with_reschedule_at_execution():
     assert Unique("while_executing", limit=3, on_conflict=Reschedule(9)).knobs("a").gate == 3
     assert Unique("until_and_while_executing", limit=3).knobs("a").gate == 3
+
+
+@pytest.mark.parametrize("strategy", ["replace", "keep_soonest", "rerun"])
+def test_what_deals_with_waiting_jobs_needs_a_lock_that_conflicts_at_dispatch(strategy):
+    assert f'"{strategy}" cannot stand at execution: ' in refusal("while_executing", on_conflict=strategy)
+
+
+def test_a_wait_needs_a_lock_whose_start_conflicts():
+    message = refusal(on_conflict=Wait(5))
+
+    assert 'on_conflict="wait" cannot stand at dispatch: only a start can wait.' in message
+    assert 'as {"execution": Wait(5)} for the lock "until_and_while_executing"' in message
+    assert Unique("while_executing", on_conflict=Wait(5)).knobs("a").execution == ["wait", {"seconds": 5.0}]
 
 
 def test_raise_cannot_stand_where_only_a_start_conflicts():

@@ -186,6 +186,21 @@ def test_the_defaults_of_a_policy_are_the_defaults_of_the_header():
                 "execution": "log",
             },
         ),
+        # Jobs that run do not refuse a change: its job waits beside them.
+        (Unique(on_conflict="rerun"), {"counts": "PW", "on_waiting": "merge"}),
+        (Unique(on_conflict="replace"), {"counts": "PW", "on_waiting": "over"}),
+        (Unique(on_conflict="keep_soonest"), {"on_waiting": "soonest"}),
+        (Unique(max_starts=3, on_conflict="reject"), {"max_starts": 3}),
+        (
+            Unique("until_expired", ttl=9, on_conflict="rerun"),
+            {
+                "lock": "until_expired",
+                "counts": "PWK",
+                "ttl": 9.0,
+                "keeps": True,
+                "on_waiting": "merge",
+            },
+        ),
         (
             Unique("until_and_while_executing", on_conflict={"execution": Reschedule(9)}),
             {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pytest
@@ -14,11 +14,29 @@ from django_jobdedup.outcomes import Suppress
 from django_jobdedup.strategies.base import Strategy
 from django_jobdedup.strategies.log import Log
 from django_jobdedup.strategies.raise_ import Raise
-from django_jobdedup.strategies.registry import NOT_BUILT, STRATEGIES, strategy
+from django_jobdedup.strategies.registry import STRATEGIES, strategy
+from django_jobdedup.strategies.reject import Reject
+from django_jobdedup.strategies.replace import KeepSoonest, Replace
+from django_jobdedup.strategies.rerun import Rerun
 from django_jobdedup.strategies.reschedule import Reschedule
 from django_jobdedup.strategies.skip import Skip
+from django_jobdedup.strategies.wait import Wait
 
-BUILT = [Skip(), Log(), Raise(), Reschedule(), Reschedule(7), Reschedule(7, up_to=70)]
+BUILT = [
+    Skip(),
+    Log(),
+    Raise(),
+    Reject(),
+    Replace(),
+    KeepSoonest(),
+    Rerun(),
+    Reschedule(),
+    Reschedule(7),
+    Reschedule(7, up_to=70, times=3),
+    Wait(5),
+    Wait(5, then="skip"),
+    Wait(5, then=Reschedule(7)),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +49,34 @@ class Own(Strategy):
         return Suppress()
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@dataclass(frozen=True, slots=True)
+class Patient(Strategy):
+    """One with options."""
+
+    after: object = 5
+    names: list[str] = field(default_factory=list)
+
+    def decide(self, conflict):
+        return Suppress()
+
+
+class Unfinished(Strategy):
+    """One that does not decide."""
+
+
+class Stray(Own):
+    """One that asks the store for what it does not know."""
+
+    on_waiting = "drop"
+
+
+class Nowhere(Own):
+    """One that may not stand anywhere."""
+
+    sides = ()
+
+
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "wait"])
 def test_a_name_means_the_strategy_with_its_defaults(name):
     assert strategy(name) == STRATEGIES[name]()
 
@@ -54,29 +99,16 @@ def test_a_strategy_travels_in_the_options_of_a_canvas(instance):
 def test_the_json_form_holds_only_what_is_no_default():
     assert Reschedule().encode() == "reschedule"
     assert Reschedule(7).encode() == ["reschedule", {"after": 7.0}]
+    assert Wait(7).encode() == ["wait", {"seconds": 7.0}]
+    assert Wait(7, then=Reschedule(9)).encode() == [
+        "wait",
+        {"seconds": 7.0, "then": ["reschedule", {"after": 9.0}]},
+    ]
 
 
-@pytest.mark.parametrize(
-    ("name", "instead"),
-    [
-        ("reject", 'use "log"'),
-        ("replace", 'use "skip"'),
-        ("keep_soonest", 'use "skip"'),
-        ("rerun", 'use the lock "until_and_while_executing"'),
-        ("wait", 'use "reschedule"'),
-        ("Wait", 'use "reschedule"'),
-    ],
-)
-@pytest.mark.parametrize("form", [lambda name: name, lambda name: [name, {"seconds": 5}]])
-def test_a_strategy_of_a_later_version_says_what_to_use_today(name, instead, form):
-    with pytest.raises(PolicyError) as caught:
-        strategy(form(name))
-
-    assert f'The strategy "{name}" is not built yet; {instead}' in str(caught.value)
-
-
-def test_no_strategy_is_both_built_and_not_built():
-    assert not STRATEGIES.keys() & NOT_BUILT.keys()
+def test_a_name_of_a_strategy_that_needs_an_option_says_which():
+    with pytest.raises(PolicyError, match=r"Wait\(\) cannot be made: .*'seconds'"):
+        strategy("wait")
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones_and_the_close_one():
@@ -84,20 +116,52 @@ def test_an_unknown_name_is_refused_with_the_known_ones_and_the_close_one():
         strategy("reshedule")
 
     assert str(caught.value) == (
-        'There is no strategy "reshedule"; known: "skip", "log", "raise", "reschedule". '
+        'There is no strategy "reshedule"; known: "skip", "log", "raise", "reject", '
+        '"replace", "keep_soonest", "rerun", "reschedule", "wait". '
         'Did you mean "reschedule"?'
     )
 
 
-@pytest.mark.parametrize("own", ["shop.strategies.Own", Own, Own(), lambda conflict: None])
-def test_a_strategy_of_ones_own_is_not_built_yet(own):
-    with pytest.raises(PolicyError, match=r'Own strategies are not built yet, so .* known: "skip", "log"'):
-        strategy(own)
+@pytest.mark.parametrize("own", [f"{__name__}.Own", Own, Own(), [f"{__name__}.Own", {}]])
+def test_a_strategy_of_ones_own_is_a_class_an_instance_or_a_dotted_path(own):
+    assert strategy(own) == Own()
 
 
-def test_a_class_without_parentheses_says_so():
-    with pytest.raises(PolicyError, match=r"on_conflict is a class; write Reschedule\(\), an instance"):
-        strategy(Reschedule)
+@pytest.mark.parametrize("instance", [Own(), Patient(), Patient(7, ["a"])])
+def test_a_strategy_of_ones_own_travels_as_its_dotted_path(instance):
+    encoded = json.loads(json.dumps(instance.encode()))
+
+    assert (encoded if isinstance(encoded, str) else encoded[0]).startswith(f"{__name__}.")
+    assert strategy(encoded) == instance
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ("shop.strategies.Own", r"The strategy \'shop\.strategies\.Own\' cannot be imported: ModuleNotFound"),
+        ("json.loads", "'json.loads' is no strategy: write a subclass of"),
+        (Unfinished, r"Unfinished\(\) cannot be made: .*decide"),
+        (f"{__name__}.Stray", r'Stray.on_waiting is \'drop\'; known: "keep", "merge"'),
+        (Nowhere(), r'Nowhere.sides is \(\); known: "dispatch", "execution"'),
+        (Patient(after=object()), "The options of .*Patient travel in the message header"),
+        (Patient(after=float("nan")), "The options of .*Patient travel in the message header"),
+    ],
+)
+def test_a_strategy_of_ones_own_that_cannot_work_is_refused(wrong, reason):
+    with pytest.raises(PolicyError, match=reason):
+        strategy(wrong)
+
+
+def test_a_strategy_that_no_other_process_could_import_is_refused():
+    class Local(Own):
+        pass
+
+    with pytest.raises(PolicyError, match=r"Local cannot be imported by it: put the class at the top"):
+        strategy(Local)
+
+
+def test_a_class_means_the_strategy_with_its_defaults():
+    assert strategy(Reschedule) == Reschedule()
 
 
 def test_an_unknown_option_is_refused_with_the_known_ones():
@@ -121,7 +185,9 @@ def test_a_list_that_is_no_json_form_is_refused(wrong):
         strategy(wrong)
 
 
-@pytest.mark.parametrize("wrong", [None, 5, b"skip", {"skip"}])
+@pytest.mark.parametrize("wrong", [None, 5, b"skip", {"skip"}, dict, lambda conflict: None])
 def test_anything_else_is_refused(wrong):
-    with pytest.raises(PolicyError, match=r"on_conflict needs the name of a strategy, not .*; known: "):
+    with pytest.raises(
+        PolicyError, match=r"needs the name of a strategy, or one of your own .*, not .*; known: "
+    ):
         strategy(wrong)
