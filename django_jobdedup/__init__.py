@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from django_jobdedup.exceptions import (
         DuplicateDispatch,
         FingerprintError,
+        JobDead,
         JobDedupError,
         JobLost,
         LockLost,
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
     from django_jobdedup.outcomes import Outcome, Suppressed
     from django_jobdedup.policies.unique import Unique
     from django_jobdedup.strategies.reschedule import Reschedule
+    from django_jobdedup.strategies.wait import Wait
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DuplicateDispatch",
     "FingerprintError",
+    "JobDead",
     "JobDedupError",
     "JobLost",
     "LockLost",
@@ -45,6 +48,7 @@ __all__ = [
     "TransactionConflict",
     "Undecided",
     "Unique",
+    "Wait",
     "current_lock",
     "install",
     "job_of",
@@ -55,6 +59,7 @@ __all__ = [
 _HOMES = {
     "Unique": "policies.unique",
     "Reschedule": "strategies.reschedule",
+    "Wait": "strategies.wait",
     "Outcome": "outcomes",
     "Suppressed": "outcomes",
     "current_lock": "executing.current",

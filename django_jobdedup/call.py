@@ -68,7 +68,8 @@ class Execution:
 
     ``late_for`` is the time for which the broker may deliver this message again if the worker dies
     (0 with early ack), ``visibility`` the broker's visibility timeout, both in seconds. ``eager``: it runs
-    in its caller, there is no message.
+    in its caller, there is no message. ``args`` and ``kwargs`` are what the body is called with: the
+    message's, or newer ones of calls that were merged into this job.
     """
 
     task: str
@@ -83,6 +84,8 @@ class Execution:
     counted: bool = False
     task_object: Any = None
     eager: bool = False
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

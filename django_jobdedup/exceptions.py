@@ -10,6 +10,7 @@
     ├── DuplicateDispatch                         a refused call, under the strategy ``raise``
     ├── LockLost                                  a running body no longer holds its lock
     ├── JobLost                                   a run that ended without a word, stored as its result
+    ├── JobDead                                   a job that was given up, stored as its result
     ├── StoreUnavailable                          the lock store cannot be reached
     └── TransactionConflict                       the database has ended the caller's transaction
 
@@ -84,6 +85,19 @@ class JobLost(JobDedupError):  # noqa: N818
         super().__init__(message, task_id, worker)
         self.task_id = task_id
         self.worker = worker
+
+
+class JobDead(JobDedupError):  # noqa: N818
+    """This job was given up: rejected, put off too often, or started too often.
+
+    It is in the list of dead jobs. Raised at its start, so that its error callbacks are called. Attribute
+    ``task_id`` is the job's, ``reason`` says why.
+    """
+
+    def __init__(self, message: str | None = None, task_id: str = "", reason: str = "") -> None:
+        super().__init__(message, task_id, reason)
+        self.task_id = task_id
+        self.reason = reason
 
 
 class StoreUnavailable(JobDedupError):  # noqa: N818

@@ -136,7 +136,10 @@ def _decided(store: DurableStore, items: Sequence[Restored]) -> Sequence[Decided
 def _refused(store: DurableStore, item: Restored, answer: Decided, news: dict[str, Dispatch]) -> Sent:
     intent, verdict = item.intent, answer.verdict
     assert verdict is not None  # noqa: S101 - the caller has looked
-    told = _tell(store, intent, partial(store.resolve, state="superseded", by=answer.by))
+    settle = partial(store.resolve, state="superseded", by=answer.by)
+    told = (
+        None if verdict.dead else _tell(store, intent, settle)
+    )  # a dead one has been settled with its reason
     if isinstance(told, Unavailable):
         return Sent(intent, "store down", told.error)
     if verdict.error is not None:  # nobody is left to raise it to

@@ -12,20 +12,24 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from django_jobdedup import signals
 from django_jobdedup.call import Call
 from django_jobdedup.conf import BY_NAME, conf
 from django_jobdedup.exceptions import JobDedupError
 from django_jobdedup.fingerprint.scope import default_tenant
 from django_jobdedup.header import Header, task_id_of
 from django_jobdedup.middleware import mistake, stack
-from django_jobdedup.middleware.planning import request_for
+from django_jobdedup.middleware.burying import bury
+from django_jobdedup.middleware.conflicting import checked
+from django_jobdedup.middleware.merging import with_arguments
+from django_jobdedup.middleware.planning import Plan, request_for
 from django_jobdedup.middleware.starting import log_suppressed
-from django_jobdedup.outcomes import PutOff, Suppress
+from django_jobdedup.outcomes import Block, Dead, PutOff, Refuse, Suppress
 from django_jobdedup.policies.identity import identify
 from django_jobdedup.policies.resolve import PASSING, policy_of
 from django_jobdedup.policies.unique import Unique
 from django_jobdedup.stores.handler import stores
-from django_jobdedup.stores.results import Acquired, Held
+from django_jobdedup.stores.results import Acquired, Held, Merged
 from django_jobdedup.strategies.base import Conflict
 
 logger = logging.getLogger("django_jobdedup")
@@ -77,21 +81,51 @@ def _warn_of_tenant(task: str) -> None:
 
 def _seated(request: Any, policy: Unique, header: Header) -> Header:
     """Take the waiting seat: straight as waiting, for the message exists. Refused: ends at its start."""
-    due_in = max(0.0, request.eta.timestamp() - time.time()) if request.eta else 0.0
-    call = Call(task=request.task.name, id=request.id, due_in=due_in, counted=stack.counts_in_store())
-    answer = stores[policy.store].acquire(request_for(call, header, received=True))
+    call = _call_of(request)
+    asked = with_arguments(Plan(call, header=header, request=request_for(call, header, received=True)))
+    if asked.request is None:
+        return header
+    answer = stores[policy.store].acquire(asked.request)
     if isinstance(answer, Acquired):
         return replace(header, at=answer.at)
-    if isinstance(answer, Held) and not _is_promised(request):
-        conflict = Conflict(
-            side="dispatch", holder_id=task_id_of(answer.id), state=answer.state, task=call.task
-        )
-        decision = policy.dispatch_strategy.decide(conflict)
-        if not isinstance(decision, PutOff):
-            if not isinstance(decision, Suppress) or decision.log:  # "raise" has nobody to raise to here
-                log_suppressed(call.task, header, task_id_of(answer.id))
-            return replace(header, refused_by=task_id_of(answer.id))
+    if isinstance(answer, Merged) and not answer.publish and not _is_promised(request):
+        # Its arguments are with the job that waits. A copy that is asked for is this very message.
+        return replace(header, refused_by=task_id_of(answer.id))
+    if isinstance(answer, Held) and not _is_promised(request) and _is_refused(call, policy, header, answer):
+        return replace(header, refused_by=task_id_of(answer.id))
     return header
+
+
+def _call_of(request: Any) -> Call:
+    """The message as a call; what Celery publishes itself must not raise, and neither must this."""
+    due_in = max(0.0, request.eta.timestamp() - time.time()) if request.eta else 0.0
+    return Call(
+        task=request.task.name,
+        id=request.id,
+        args=tuple(request.args or ()),
+        kwargs=dict(request.kwargs or {}),
+        options={"queue": str(request.delivery_info.get("routing_key") or "") or None},
+        due_in=due_in,
+        by_celery=True,
+        counted=stack.counts_in_store(),
+        task_object=request.task,
+    )
+
+
+def _is_refused(call: Call, policy: Unique, header: Header, held: Held) -> bool:
+    """Whether the strategy ends this message; one that fails lets it run behind the gate."""
+    by = task_id_of(held.id)
+    conflict = Conflict(side="dispatch", holder_id=by, state=held.state, task=call.task)
+    try:
+        decision = checked(policy.dispatch_strategy.decide(conflict))
+        if isinstance(decision, Dead):
+            bury(call, header, decision.reason)
+    except Exception as error:
+        signals.report("adoption", error)
+        return False
+    if isinstance(decision, Refuse) or (isinstance(decision, Suppress) and decision.log):
+        log_suppressed(call.task, header, by)  # "raise" has nobody to raise to here
+    return not isinstance(decision, PutOff | Block)
 
 
 def _is_promised(request: Any) -> bool:

@@ -7,7 +7,7 @@ its tracers. It works in every pool, and independently of the user's own hooks.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Never
 
@@ -16,7 +16,7 @@ from celery.exceptions import Ignore, Reject
 from django_jobdedup import signals
 from django_jobdedup.call import Execution, Running, in_body, running
 from django_jobdedup.conf import conf
-from django_jobdedup.exceptions import StoreUnavailable
+from django_jobdedup.exceptions import JobDead, StoreUnavailable
 from django_jobdedup.executing import in_place
 from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.endings import failed, retries_in_place, succeeded, unseen
@@ -46,8 +46,9 @@ def wrap(task: Any) -> bool:
     @functools.wraps(original)
     def run(*args: Any, **kwargs: Any) -> Any:
         header = _header(task.request)
-        body = functools.partial(original, *args, **kwargs)
-        return _plain(body) if header is None else _guarded(task, header, body)
+        if header is None:
+            return _plain(functools.partial(original, *args, **kwargs))
+        return _guarded(original, execution_of(task, header, args, kwargs))
 
     run.jobdedup = True  # type: ignore[attr-defined]
     task.run = run
@@ -83,12 +84,12 @@ def _in_body() -> Iterator[None]:
         in_body.reset(mark)
 
 
-def _guarded(task: Any, header: Header, body: Callable[[], Any]) -> Any:
-    execution = execution_of(task, header)
+def _guarded(original: Callable[..., Any], execution: Execution) -> Any:
+    task, header = execution.task_object, execution.header
     current = Running(execution)
     mark = running.set(current)
     try:
-        return stack.execute(execution, lambda _: _run(current, body))
+        return stack.execute(execution, functools.partial(_run, current, original))
     except NotStarted as stop:
         return _carry_out(task, execution, stop)
     except Exception as error:
@@ -107,7 +108,9 @@ def _end(execution: Execution) -> None:
     stack.ended(unseen(app, execution.task, execution.header, "failure", nonce=execution.nonce))
 
 
-def execution_of(task: Any, header: Header) -> Execution:
+def execution_of(
+    task: Any, header: Header, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+) -> Execution:
     """Return the frozen facts of the delivery that is about to start."""
     request, visibility = task.request, visibility_timeout(task.app)
     is_late = task.acks_late and header.locks and not request.is_eager
@@ -125,16 +128,22 @@ def execution_of(task: Any, header: Header) -> Execution:
         counted=stack.counts_in_store(),
         task_object=task,
         eager=request.is_eager,
+        args=tuple(args),
+        kwargs=kwargs or {},
     )
 
 
-def _run(current: Running, body: Callable[[], Any]) -> Any:
+def _run(current: Running, original: Callable[..., Any], execution: Execution) -> Any:
+    """Run the body with the arguments that came through all layers; a retry inside it keeps them."""
+    if execution.args is not current.execution.args or execution.kwargs is not current.execution.kwargs:
+        request = execution.task_object.request
+        request.args, request.kwargs = list(execution.args), dict(execution.kwargs)
     start = Start.RUN if current.protected or not current.execution.header.locks else Start.UNPROTECTED
     _announce(current.execution, start)
     current.active = True
     try:
         with _in_body(), kept_alive(current) if current.execution.eager else nullcontext():
-            value = body()
+            value = original(*execution.args, **execution.kwargs)
     except BaseException as error:
         current.republished |= retries_in_place(current, error)
         current.ended(*failed(current, error))
@@ -148,8 +157,11 @@ def _carry_out(task: Any, execution: Execution, stop: NotStarted) -> Suppressed:
     """Do what was decided instead of running the body.
 
     Raises Ignore where another delivery of this id speaks for it. A superseded or suppressed job has
-    nobody else to speak for it: it ends as success, with a value.
+    nobody else to speak for it: it ends as success, with a value. Raises JobDead for one that was given up.
     """
+    if stop.start is Start.DEAD:
+        _announce(execution, stop.start, stop.by)
+        raise JobDead(f"{execution.task} is dead: {stop.reason}.", execution.id, stop.reason)
     if execution.eager:
         return _refuse_in_place(task, execution, stop)
     _announce(execution, stop.start, stop.by)

@@ -62,13 +62,17 @@ class NotStarted(Exception):  # noqa: N818 - control flow, not an error
     seconds until the same id is published again when it is put off.
     """
 
-    def __init__(self, start: Start, by: str = "", after: float = 0.0, strategy: bool = False) -> None:
+    def __init__(
+        self, start: Start, by: str = "", after: float = 0.0, strategy: bool = False, reason: str = ""
+    ) -> None:
         super().__init__(start.value)
         self.start = start
         self.by = by
         self.after = after
         #: A strategy chose the delay, so it counts as a put-off.
         self.strategy = strategy
+        #: Why it is dead.
+        self.reason = reason
 
 
 class Middleware:

@@ -15,6 +15,7 @@ from django_jobdedup.header import HEADER, Header
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.base import Kept, Seat
 from django_jobdedup.middleware.keeping import accepted_by
+from django_jobdedup.middleware.merging import join
 from django_jobdedup.middleware.planning import request_for, with_header
 from django_jobdedup.middleware.refusing import refuse
 from django_jobdedup.middleware.verdict import Verdict
@@ -23,7 +24,7 @@ from django_jobdedup.policies.unique import Unique
 from django_jobdedup.stored_call.codec import Notes, decode
 from django_jobdedup.stores.durable import DurableStore, Intent
 from django_jobdedup.stores.requests import Acquire
-from django_jobdedup.stores.results import Acquired, AcquireResult, Held, Outside, Unavailable
+from django_jobdedup.stores.results import Acquired, AcquireResult, Held, Merged, Outside, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,8 @@ def _asks(item: Restored) -> bool:
 
 def _request(item: Restored) -> Acquire:
     assert item.header is not None  # noqa: S101 - _asks has looked
-    return replace(request_for(item.call, item.header), call=item.intent.call)
+    request = replace(request_for(item.call, item.header), call=item.intent.call)
+    return replace(request, args=item.intent.call) if request.on_waiting == "merge" else request
 
 
 def _decide(item: Restored, answer: AcquireResult | None) -> Decided | Unavailable:
@@ -114,6 +116,9 @@ def _decide(item: Restored, answer: AcquireResult | None) -> Decided | Unavailab
         return Decided(None)
     if isinstance(answer, Held):
         return Decided(refuse(call, header, answer), answer.id)
+    if isinstance(answer, Merged):
+        # A message that is overdue is the relay's to publish: here nobody waits for it.
+        return Decided(join(call, header, replace(answer, publish=False)), answer.id)
     if isinstance(answer, Acquired):
         return Decided(_seated(item, header))
     raise TypeError(f"a store answered {answer!r} to acquire")

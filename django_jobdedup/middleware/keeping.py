@@ -15,7 +15,7 @@ from celery import current_app
 from celery._state import get_current_worker_task
 from kombu.serialization import prepare_accept_content
 
-from django_jobdedup.call import Call
+from django_jobdedup.call import Call, Execution
 from django_jobdedup.exceptions import JobDedupError, StoredCallError
 from django_jobdedup.header import Header
 from django_jobdedup.middleware import mistake
@@ -24,7 +24,7 @@ from django_jobdedup.middleware.planning import Plan, request_for, with_header
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.policies.resolve import BYPASS, policy_of
 from django_jobdedup.policies.unique import Unique
-from django_jobdedup.stored_call.codec import Notes, encode
+from django_jobdedup.stored_call.codec import LARGEST, Notes, encode
 from django_jobdedup.stores.durable import DurableStore, Intent
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.record import Ref
@@ -131,7 +131,7 @@ def _request(item: Plan) -> Acquire:
     return Acquire(Ref(0, alone), token, counts="", due_in=call.due_in, name=call.task, counted=False)
 
 
-def stored(call: Call, plain: Outcome | None = None) -> bytes:
+def stored(call: Call, plain: Outcome | None = None, largest: int = LARGEST) -> bytes:
     """Return the whole call as bytes, in its task's serializer.
 
     What Celery would add from this moment, the parent and where to send the reply, is added now. Raises
@@ -150,11 +150,13 @@ def stored(call: Call, plain: Outcome | None = None) -> bytes:
     serializer = (
         options.get("serializer") or getattr(call.task_object, "serializer", None) or app.conf.task_serializer
     )
-    return encode(replace(call, options=options), notes, serializer=serializer, accept=accepted_by(app))
+    return encode(
+        replace(call, options=options), notes, serializer=serializer, accept=accepted_by(app), largest=largest
+    )
 
 
-def app_of(call: Call) -> Any:
-    """Return the app that publishes a call."""
+def app_of(call: Call | Execution) -> Any:
+    """Return the app that publishes a call, or runs it."""
     return current_app if call.task_object is None else call.task_object.app
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from django_jobdedup.call import Call, Ending, Execution
 from django_jobdedup.middleware.base import Dispatch, Middleware
 from django_jobdedup.middleware.keeping import keep
+from django_jobdedup.middleware.merging import newest, with_arguments
 from django_jobdedup.middleware.planning import Plan, plan
 from django_jobdedup.middleware.releasing import give_back, note_unstarted, release_unseen
 from django_jobdedup.middleware.reserving import reserve
@@ -28,7 +29,7 @@ class LockingMiddleware(Middleware):
 
         A call that a durable store has written into the caller's transaction is ``deferred``.
         """
-        plans = [plan(call) for call in calls]
+        plans = [with_arguments(plan(call)) for call in calls]
         if not stores.keep_calls:
             return _lock(plans, call_next)
         kept = keep(plans)
@@ -44,7 +45,7 @@ class LockingMiddleware(Middleware):
             return call_next(execution)
         claimed = claim(execution)
         try:
-            return call_next(execution)
+            return call_next(newest(execution, claimed))
         except BaseException as error:
             note_unstarted(error)
             raise

@@ -9,9 +9,14 @@ from typing import Any, Final
 from django_jobdedup.call import HANGING, Call
 from django_jobdedup.exceptions import DuplicateDispatch
 from django_jobdedup.header import Header, task_id_of
+from django_jobdedup.middleware import mistake
+from django_jobdedup.middleware.burying import bury
+from django_jobdedup.middleware.conflicting import checked
+from django_jobdedup.middleware.keeping import app_of
 from django_jobdedup.middleware.planning import with_header
 from django_jobdedup.middleware.verdict import Verdict
-from django_jobdedup.outcomes import Outcome, PutOff, Refuse, Suppress
+from django_jobdedup.middleware.visibility import longest_sleep
+from django_jobdedup.outcomes import Block, Dead, Outcome, PutOff, Refuse, Suppress
 from django_jobdedup.policies.unique import Unique
 from django_jobdedup.stores.results import Held
 from django_jobdedup.strategies.base import Conflict
@@ -25,28 +30,57 @@ STATES: Final = {"P": "being queued", "W": "waiting", "R": "running", "K": "kept
 def refuse(call: Call, header: Header, held: Held) -> Verdict:
     """Let the strategy decide; a call that somebody waits for is never dropped."""
     fingerprint = header.locks[0][0]
-    if call.promised and not _is_repeated(call, held):
+    if call.promised and not is_repeated(call, held.id):
         return Verdict(with_header(call, header), Outcome.BYPASSED, fingerprint=fingerprint)
-    assert isinstance(call.policy, Unique)  # noqa: S101 - an id that is published again is never refused
-    decision = call.policy.dispatch_strategy.decide(_describe(call, fingerprint, held))
+    decision = _decide(call, fingerprint, held)
+    if decision is None:
+        return Verdict(with_header(call, header), Outcome.UNPROTECTED, fingerprint=fingerprint)
     if isinstance(decision, PutOff):
-        later = with_header(_delayed(call, decision.after), header)
+        later = with_header(_delayed(call, decision.after), replace(header, put_offs=1))
         return Verdict(later, Outcome.RESCHEDULED, fingerprint=fingerprint)
     verdict = Verdict(call, Outcome.SUPPRESSED, False, None, task_id_of(held.id), fingerprint)
     if isinstance(decision, Refuse):
         return _raise(verdict, held)
-    if isinstance(decision, Suppress) and decision.log:
+    if isinstance(decision, Dead):
+        return _bury(verdict, header, decision.reason)
+    if decision.log:
         _log(verdict, held)
     return verdict
 
 
-def _is_repeated(call: Call, held: Held) -> bool:
-    """Whether the caller has given the id of the very job that holds the lock: its result is that one's.
+def _decide(call: Call, fingerprint: str, held: Held) -> Suppress | Refuse | PutOff | Dead | None:
+    """Ask the strategy; None where one of the project's own has failed and Celery itself publishes."""
+    assert isinstance(call.policy, Unique)  # noqa: S101 - an id that is published again is never refused
+    try:
+        decision = checked(call.policy.dispatch_strategy.decide(_describe(call, fingerprint, held)))
+        if isinstance(decision, Block):
+            raise TypeError("a strategy decided to wait at dispatch, where nothing waits: only a start can")
+        return decision
+    except Exception as error:
+        if not call.by_celery:
+            raise
+        mistake.report("strategy", call.task, error)
+        return None
+
+
+def _bury(verdict: Verdict, header: Header, reason: str) -> Verdict:
+    """Write the dead row before the caller goes on; without one nobody would ever see the job."""
+    try:
+        bury(verdict.call, header, reason)
+    except Exception as error:
+        if not verdict.call.by_celery:
+            raise
+        mistake.report("burying", verdict.call.task, error)
+    return replace(verdict, dead=True)
+
+
+def is_repeated(call: Call, token: str) -> bool:
+    """Say whether the caller has given the id of the very job with this token: its result is that one's.
 
     Not where more hangs on this call than its id: a chain would lose its next step.
     """
     alone = not any(call.options.get(name) for name in HANGING)
-    return alone and task_id_of(held.id) == call.id
+    return alone and task_id_of(token) == call.id
 
 
 def _raise(verdict: Verdict, held: Held) -> Verdict:
@@ -75,6 +109,7 @@ def _describe(call: Call, fingerprint: str, held: Held) -> Conflict:
 
 
 def _delayed(call: Call, after: float) -> Call:
+    after = min(after, longest_sleep(app_of(call)))  # a longer pause is slept in several
     options: dict[str, Any] = dict(call.options)
     if call.due_in < after:
         options.pop("eta", None)

@@ -9,13 +9,14 @@ from django_jobdedup.exceptions import StoreUnavailable
 from django_jobdedup.header import Header
 from django_jobdedup.middleware import mistake
 from django_jobdedup.middleware.base import Seat
+from django_jobdedup.middleware.merging import join
 from django_jobdedup.middleware.planning import Plan, with_header
 from django_jobdedup.middleware.refusing import refuse
 from django_jobdedup.middleware.verdict import Verdict
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.requests import Acquire
-from django_jobdedup.stores.results import Acquired, AcquireResult, Held, Outside, Unavailable
+from django_jobdedup.stores.results import Acquired, AcquireResult, Held, Merged, Outside, Unavailable
 
 
 def reserve(plans: Sequence[Plan]) -> list[Verdict]:
@@ -81,6 +82,8 @@ def _decide(item: Plan, answer: AcquireResult) -> Verdict:
         seat = Seat(knobs.store, header.shard, fingerprint, header.token)
         call = with_header(call, header, reserved=True)
         return Verdict(call, Outcome.ACCEPTED, True, seat, "", fingerprint)
+    if isinstance(answer, Merged):
+        return join(call, header, answer)
     if isinstance(answer, Outside):
         return Verdict(with_header(call, header), Outcome.ACCEPTED, fingerprint=header.fingerprint)
     if isinstance(answer, Unavailable):

@@ -6,27 +6,26 @@ import logging
 from typing import Never
 
 from django_jobdedup.call import Execution, running
-from django_jobdedup.exceptions import PolicyError
-from django_jobdedup.header import Header, Knobs, task_id_of
+from django_jobdedup.header import Header, task_id_of
 from django_jobdedup.middleware.addressing import ref_of
 from django_jobdedup.middleware.base import NotStarted
+from django_jobdedup.middleware.burying import bury_execution
+from django_jobdedup.middleware.conflicting import decision_at_start
+from django_jobdedup.middleware.holding import hold
 from django_jobdedup.middleware.releasing import copies_live
-from django_jobdedup.outcomes import PutOff, Start, Suppress
+from django_jobdedup.outcomes import Block, Dead, Decision, PutOff, Start, Suppress
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.process import process_name
 from django_jobdedup.stores.requests import Claim, Withdraw
 from django_jobdedup.stores.results import (
     Busy,
     Claimed,
-    Done,
+    ClaimResult,
     Early,
     Exhausted,
     Superseded,
     Unavailable,
 )
-from django_jobdedup.strategies.base import Conflict, Strategy
-from django_jobdedup.strategies.registry import strategy
-from django_jobdedup.strategies.reschedule import Reschedule
 
 logger = logging.getLogger("django_jobdedup")
 
@@ -42,21 +41,16 @@ def claim(execution: Execution) -> Claimed | None:
     header = execution.header
     if header.refused_by:
         raise NotStarted(Start.SUPPRESSED, by=header.refused_by)
-    answer = stores[header.knobs.store].claim(
-        claim_request(header, execution.nonce, execution.late_for, counted=execution.counted)
-    )
-    if isinstance(answer, Claimed):
-        current = running.get()
-        if current is not None:
-            current.protected, current.fence = True, answer.fence
-        return answer
-    if isinstance(answer, Unavailable):
-        if header.knobs.on_store_error == "raise":
-            raise NotStarted(Start.PUT_OFF, after=STORE_DOWN_PAUSE)
-        return None
+    store = stores[header.knobs.store]
+    request = claim_request(header, execution.nonce, execution.late_for, counted=execution.counted)
+    answer = store.claim(request)
     if isinstance(answer, Busy) and not answer.own:
-        _closed_gate(execution, answer)
-    _elsewhere(execution, answer)
+        decision = decision_at_start(execution, answer)
+        if isinstance(decision, Block):
+            answer, decision = hold(store, request, execution, decision.seconds, answer), decision.then
+        if isinstance(answer, Busy) and not answer.own:
+            _closed_gate(execution, answer, decision)
+    return _answered(execution, answer)
 
 
 def claim_request(header: Header, nonce: str, late_for: float, *, counted: bool) -> Claim:
@@ -78,44 +72,56 @@ def claim_request(header: Header, nonce: str, late_for: float, *, counted: bool)
     )
 
 
-def _elsewhere(execution: Execution, answer: Busy | Done | Superseded | Early | Exhausted) -> Never:
-    """Another delivery or job speaks for this one, or its time has not come."""
+def _answered(execution: Execution, answer: ClaimResult) -> Claimed | None:
+    """Take the seat, or say which delivery or job speaks for this one, or that its time has not come."""
+    if isinstance(answer, Claimed):
+        current = running.get()
+        if current is not None:
+            current.protected, current.fence = True, answer.fence
+        return answer
+    if isinstance(answer, Unavailable):
+        if execution.header.knobs.on_store_error == "raise":
+            raise NotStarted(Start.PUT_OFF, after=STORE_DOWN_PAUSE)
+        return None
     if isinstance(answer, Superseded):
         raise NotStarted(Start.SUPERSEDED, by=task_id_of(answer.by))
     if isinstance(answer, Busy | Early):
         raise NotStarted(Start.PUT_OFF, by=task_id_of(getattr(answer, "by", "")), after=answer.retry_in)
+    if isinstance(answer, Exhausted):
+        reason = f"started {answer.starts} times without an end"
+        bury_execution(execution, reason)
+        raise NotStarted(Start.DEAD, reason=reason)
     raise NotStarted(Start.DONE)
 
 
-def _closed_gate(execution: Execution, busy: Busy) -> Never:
-    """Another job of this lock runs: the strategy decides. Raises NotStarted."""
-    header, knobs, by = execution.header, execution.header.knobs, task_id_of(busy.by)
-    decision = _strategy_of(knobs).decide(
-        Conflict(
-            side="execution",
-            holder_id=by,
-            state="R",
-            retry_in=busy.retry_in,
-            put_offs=header.put_offs,
-            fingerprint=header.fingerprint,
-            task=execution.task,
-        )
-    )
+def _closed_gate(execution: Execution, busy: Busy, decision: Decision) -> Never:
+    """Another job of this lock runs: carry out what the strategy has decided. Raises NotStarted."""
+    header, by = execution.header, task_id_of(busy.by)
     if isinstance(decision, PutOff):
         raise NotStarted(Start.PUT_OFF, by=by, after=decision.after, strategy=True)
-    if isinstance(decision, Suppress) and decision.log:
+    if isinstance(decision, Dead):
+        if not bury_execution(execution, decision.reason):  # nobody would ever see it
+            raise NotStarted(Start.PUT_OFF, by=by, after=busy.retry_in, strategy=True)
+        _close(execution)
+        raise NotStarted(Start.DEAD, by=by, reason=decision.reason)
+    if not isinstance(decision, Suppress) or decision.log:  # a start has nobody to raise to
         log_suppressed(execution.task, header, by)
-    # Closed for good before it ends as "suppressed", so that no later copy runs after all.
-    stores[knobs.store].withdraw(
+    _close(execution)
+    raise NotStarted(Start.SUPPRESSED, by=by)
+
+
+def _close(execution: Execution) -> None:
+    """Close the id for good before it ends without a run, so that no later copy runs after all."""
+    header = execution.header
+    stores[header.knobs.store].withdraw(
         Withdraw(
             ref_of(header),
             header.token,
             n=header.n,
             waiting=True,
-            marker_ttl=copies_live(knobs, execution.visibility),
+            marker_ttl=copies_live(header.knobs, execution.visibility),
         )
     )
-    raise NotStarted(Start.SUPPRESSED, by=by)
 
 
 def log_suppressed(task: str, header: Header, holder_id: str) -> None:
@@ -128,11 +134,3 @@ def log_suppressed(task: str, header: Header, holder_id: str) -> None:
         header.fingerprint[:12],
         extra={"action": "suppressed", "task": task, "task_id": header.id, "holder_id": holder_id},
     )
-
-
-def _strategy_of(knobs: Knobs) -> Strategy:
-    """The strategy that the sender has written; one that this version does not know puts the start off."""
-    try:
-        return strategy(knobs.execution)
-    except PolicyError:
-        return Reschedule()

@@ -13,7 +13,8 @@ from django_jobdedup.outcomes import Outcome
 class Verdict:
     """Publish a call or not, and what its caller shall see.
 
-    ``seat`` is the pending seat that a failed publish gives back.
+    ``seat`` is the pending seat that a failed publish gives back. ``dead``: refused, with a row in the list
+    of dead jobs.
     """
 
     call: Call
@@ -23,6 +24,7 @@ class Verdict:
     holder_id: str = ""
     fingerprint: str = ""
     error: Exception | None = None
+    dead: bool = False
 
     def refused(self) -> Dispatch:
         """Return the answer to a caller whose call is not published."""

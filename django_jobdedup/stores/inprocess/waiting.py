@@ -60,6 +60,7 @@ def _own(step: Step, entry: Entry, own: Seat, request: Acquire) -> Acquired:
         # A message of this id is about to exist: from now on a lapsed lease does not free the seat.
         own.due = step.now + milliseconds(request.due_in)
         own.until = max(own.until, own.due + milliseconds(request.ttl))
+        own.args = own.args if request.args is None else request.args  # what the retry itself says
         step.save(entry)
     return Acquired(own.since / 1000)
 
@@ -121,6 +122,8 @@ def _merge(step: Step, entry: Entry, request: Acquire, seat: Seat) -> Merged:
             seat.state, seat.until = "P", step.now + milliseconds(request.pending)
         # The answer is kept with the id, so that a lost reply can be asked for again.
         seat.last = asked + "!" if overdue or seat.due < due else asked
+        if overdue:  # its new message waits from now on
+            seat.due = max(seat.due, step.now)
     seat.args = seat.args if request.args is None else request.args
     step.save(entry)
     return Merged(seat.id, step.ended(seat.id) + 1, seat.last.endswith("!"))

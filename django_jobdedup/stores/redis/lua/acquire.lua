@@ -40,6 +40,7 @@ local function own(record, holder, request, swept)
     -- A message of this id is about to exist: from now on a lapsed lease does not free the seat.
     holder[DUE] = request.due
     holder[UNTIL] = max(holder[UNTIL], request.due + request.ttl)
+    holder[ARGS] = request.args or holder[ARGS]
   elseif not swept then
     return say('A', holder[SINCE])
   end
@@ -96,6 +97,9 @@ local function merge(record, holder, request)
     end
     -- The answer is kept with the id, so that a lost reply can be asked for again.
     holder[LAST] = (overdue or holder[DUE] < due) and asked .. '!' or asked
+    if overdue then  -- its new message waits from now on
+      holder[DUE] = max(holder[DUE], now)
+    end
   end
   holder[ARGS] = request.args or holder[ARGS]
   save(record)

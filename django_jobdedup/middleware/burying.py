@@ -1,0 +1,99 @@
+"""Burying: a job that is given up becomes a row in the list of dead jobs, wherever its lock lives.
+
+The row holds the whole call, so that a person can look at it and send it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from typing import Any
+
+from django.db import router, transaction
+
+from django_jobdedup import signals
+from django_jobdedup.call import Call, Execution
+from django_jobdedup.exceptions import StoredCallError
+from django_jobdedup.header import HEADER, NONCE, Header, task_id_of
+from django_jobdedup.middleware.addressing import ref_of
+from django_jobdedup.middleware.keeping import durable, stored
+
+logger = logging.getLogger("django_jobdedup")
+
+
+def bury(call: Call, header: Header, reason: str) -> None:
+    """Write the row of a dead job, in the database of its lock's store or of the model.
+
+    A call that cannot be stored is written without it: it can be seen, not sent again. Raises what the
+    database raises.
+    """
+    store = durable(header.knobs.store)
+    if store is not None and store.resolve(ref_of(header), header.token, "dead", reason=reason) is None:
+        _log(call, reason)
+        return
+    try:
+        body = stored(call)
+    except StoredCallError as error:
+        body, reason = None, f"{reason} ({error})"
+    _write(header, body, reason, using=store.using if store is not None else None)
+    _log(call, reason)
+
+
+def _write(header: Header, body: bytes | None, reason: str, *, using: str | None) -> None:
+    from django_jobdedup.models.intent import JobIntent, State
+
+    using = using or router.db_for_write(JobIntent)
+    now = int(time.time() * 1000)
+    row = {
+        "shard": header.shard,
+        "job_key": _digest(task_id_of(header.token)),
+        "token": header.token,
+        "name": header.knobs.name,
+        "state": State.DEAD,
+        "reason": reason,
+        "call": body,
+        "created_at": now,
+        "ended_at": now,
+    }
+    with transaction.atomic(using=using):  # a failure here must not break a transaction of the caller
+        JobIntent.objects.using(using).get_or_create(
+            fingerprint=header.fingerprint, key=_digest(header.token), defaults=row
+        )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def bury_execution(execution: Execution, reason: str) -> bool:
+    """Write the row of a job that ends at its start; False if that failed, which is logged."""
+    try:
+        bury(_call_of(execution), execution.header, reason)
+    except Exception as error:
+        signals.report("burying", error)
+        return False
+    return True
+
+
+def _call_of(execution: Execution) -> Call:
+    """The call that would publish this message again, without what a delivery has added."""
+    task: Any = execution.task_object
+    signature = task.signature_from_request(task.request, retries=0, countdown=None)
+    options = {name: value for name, value in signature.options.items() if value is not None}
+    headers = {
+        name: value for name, value in (task.request.headers or {}).items() if name not in (HEADER, NONCE)
+    }
+    options["headers"] = headers
+    args, kwargs = tuple(signature.args or ()), dict(signature.kwargs or {})
+    return Call(execution.task, execution.id, args, kwargs, options, task_object=task)
+
+
+def _log(call: Call, reason: str) -> None:
+    logger.warning(
+        "%s[%s] is dead: %s",
+        call.task,
+        call.id,
+        reason,
+        extra={"action": "dead", "task": call.task, "task_id": call.id},
+    )

@@ -1,0 +1,27 @@
+"""How soon a broker copies a message that was not acked, and so how long one may sleep."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+#: Visibility timeout of kombu's Redis transport unless the project sets one, seconds.
+REDIS_DEFAULT: Final = 3600.0
+#: Stand-in where the broker has no visibility timeout (AMQP closes channels after half an hour:
+#: RabbitMQ's ``consumer_timeout``), seconds.
+OTHERS: Final = 1800.0
+_TIMED: Final = ("redis", "sqs", "rediss", "sentinel", "gcpubsub", "azurestoragequeues")
+
+
+def visibility_timeout(app: Any) -> float:
+    """Return the time after which the broker delivers an unacked message again, seconds."""
+    options = app.conf.broker_transport_options or {}
+    if "visibility_timeout" in options:
+        return float(options["visibility_timeout"])
+    url = app.conf.broker_read_url or app.conf.broker_url or ""
+    scheme = str(url[0] if isinstance(url, list | tuple) and url else url).partition(":")[0]
+    return REDIS_DEFAULT if scheme.partition("+")[0] in _TIMED else OTHERS
+
+
+def longest_sleep(app: Any) -> float:
+    """Return the longest time a put-off may sleep: beyond it the broker would multiply the message."""
+    return visibility_timeout(app) / 3

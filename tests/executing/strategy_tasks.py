@@ -1,0 +1,140 @@
+"""The tasks of the strategies: each keeps the values with which its bodies ran."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import redis
+from celery import Task, shared_task
+from django.conf import settings
+
+from django_jobdedup import Reschedule, Wait
+from django_jobdedup.outcomes import Decision, PutOff
+from django_jobdedup.strategies.base import Conflict, Strategy
+from tests.jobs.tasks import JobError, unique
+from tests.rig.journal import recorded, writer
+
+MODULE = "tests.executing.strategy_tasks"
+QUICKLY = Reschedule(after=0.3, up_to=0.6)
+
+
+class Soon(Strategy):
+    """A strategy of a project's own: puts a start off for a moment."""
+
+    def decide(self, conflict: Conflict) -> Decision:
+        """Put off."""
+        return PutOff(0.3)
+
+
+def values(client: redis.Redis, namespace: str, key: str) -> list[int]:
+    """Give the values with which the bodies of a key ran, in order of their starts."""
+    return [int(value) for value in client.lrange(f"{namespace}:values:{key}", 0, -1)]
+
+
+def run(task: Task, key: str, value: int, seconds: float) -> int:
+    """Note the value, take the time, give the value."""
+    with recorded(task.request, key) as recording:
+        writer(settings.JOURNAL_URL, os.getpid()).rpush(f"{settings.TEST_NAMESPACE}:values:{key}", value)
+        recording.work(seconds)
+    return value
+
+
+def quick(dispatch: Any) -> dict[str, Any]:
+    """Give a policy whose waiting job looks at the gate every half second."""
+    sides = {"dispatch": dispatch, "execution": QUICKLY}
+    return unique("until_and_while_executing", on_conflict=sides)
+
+
+@shared_task(bind=True, unique=unique(on_conflict="rerun"))
+def rerunning(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Run again for what changed meanwhile."""
+    return run(self, key, value, seconds)
+
+
+@shared_task(bind=True, unique=quick("rerun"))
+def rerunning_soon(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Run again for what changed meanwhile, soon."""
+    return run(self, key, value, seconds)
+
+
+@shared_task(bind=True, acks_late=True, unique=quick("rerun"))
+def rerunning_late(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Run again for what changed meanwhile, acked after the run."""
+    return run(self, key, value, seconds)
+
+
+@shared_task(bind=True, max_retries=3, unique=quick("rerun"))
+def rerunning_retried(self: Task, key: str, value: int = 0, other: int | None = None) -> int:
+    """Fail at first; then run with what it had, or with another value."""
+    run(self, key, value, 0.0)
+    if self.request.retries < 1:
+        changed = {} if other is None else {"args": (key, other), "kwargs": {}}
+        raise self.retry(countdown=1.0, **changed)
+    return value
+
+
+@shared_task(bind=True, unique=quick("replace"))
+def replacing(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Run with the last call's value."""
+    return run(self, key, value, seconds)
+
+
+@shared_task(bind=True, unique=quick("keep_soonest"))
+def soonest(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Run at the soonest time asked for."""
+    return run(self, key, value, seconds)
+
+
+@shared_task(bind=True, unique=unique("while_executing", on_conflict=Wait(5)))
+def waiting(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Wait for the other run, in its worker slot."""
+    return run(self, key, value, seconds)
+
+
+@shared_task(bind=True, unique=unique("while_executing", on_conflict=Wait(0.5, then="skip")))
+def waiting_in_vain(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Wait for the other run for a moment, then end."""
+    return run(self, key, value, seconds)
+
+
+@shared_task(bind=True, unique=unique("while_executing", on_conflict=Soon()))
+def own_way(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Run under a strategy of the project's own."""
+    return run(self, key, value, seconds)
+
+
+@shared_task(bind=True, unique=unique("while_executing", on_conflict="reject"))
+def rejecting(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Be dead when another runs."""
+    return run(self, key, value, seconds)
+
+
+@shared_task(bind=True, unique=unique("while_executing", on_conflict=Reschedule(0.2, up_to=0.2, times=2)))
+def patient_twice(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Be put off twice, then be dead."""
+    return run(self, key, value, seconds)
+
+
+@shared_task(
+    bind=True, acks_late=True, reject_on_worker_lost=True, unique={**unique(max_starts=3), "lease": 1}
+)
+def poisonous(self: Task, key: str, value: int = 0, healthy: bool = False) -> int:
+    """Kill its own process."""
+    run(self, key, value, 0.0)
+    if not healthy:
+        os.kill(os.getpid(), 9)
+    return value
+
+
+@shared_task(bind=True, unique=unique(max_starts=2), max_retries=5)
+def retried_too_often(self: Task, key: str, value: int = 0) -> int:
+    """Retry without an end."""
+    run(self, key, value, 0.0)
+    raise self.retry(countdown=0.0, exc=JobError("again"))
+
+
+@shared_task(bind=True)
+def told(self: Task, uuid: str, key: str) -> None:
+    """Be an error callback."""
+    run(self, f"{key}-told", 1, 0.0)

@@ -1,0 +1,297 @@
+"""The strategies at work: a real worker, and what its bodies were called with."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import redis
+from django.db import connections
+
+from django_jobdedup import JobDead
+from django_jobdedup.dead import dead_jobs, delete, requeue
+from testproject.celery import app
+from tests.rig.engines import Engine, Engines
+from tests.rig.environment import Environment, new_namespace
+from tests.rig.journal import Journal
+from tests.rig.redelivery import FAST_REDELIVERY
+from tests.rig.waiting import wait_for
+from tests.rig.worker import Worker
+
+from . import strategy_tasks as tasks
+from .conftest import new_key, swept
+from .remains import LockKeys
+
+pytestmark = [pytest.mark.worker, pytest.mark.timeout(90)]
+
+
+@dataclass(frozen=True)
+class Place:
+    """One worker, and what can be seen of it."""
+
+    worker: Worker
+    journal: Journal
+    keys: LockKeys
+    client: redis.Redis
+    namespace: str
+    engine: Engine
+
+    def values(self, key: str) -> list[int]:
+        """Give the values with which bodies ran."""
+        return tasks.values(self.client, self.namespace, key)
+
+    def dead(self) -> dict[str, Any]:
+        """Give the dead jobs by task id."""
+        return {row.token: row for row in dead_jobs(self.engine.alias)}
+
+
+@pytest.fixture(scope="module")
+def place(
+    redis_server: Any, tmp_path_factory: pytest.TempPathFactory, engines: Engines, django_db_blocker: Any
+) -> Iterator[Place]:
+    """A worker whose default database is that of the dead jobs."""
+    engine = engines.get("sqlite_wal")
+    celery = {
+        "imports": [tasks.MODULE],
+        "broker_transport_options": FAST_REDELIVERY,
+        "worker_lost_wait": 0.5,
+    }
+    database = {"DATABASES": {"default": engine.database}}
+    environment = Environment(new_namespace(), redis_server.url, celery=celery)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(django_db_blocker.unblock())
+        engine.empty()
+        stack.enter_context(environment.entered(app))
+        stack.enter_context(swept())
+        folder = tmp_path_factory.mktemp("strategies")
+        node = Worker(environment.having(settings=database), folder, concurrency=6)
+        worker = stack.enter_context(node).wait_until_ready()
+        journal = stack.enter_context(
+            contextlib.closing(Journal(environment.redis_url, environment.namespace))
+        )
+        keys = stack.enter_context(contextlib.closing(LockKeys(environment)))
+        client = stack.enter_context(redis.Redis.from_url(environment.redis_url, decode_responses=True))
+        yield Place(worker, journal, keys, client, environment.namespace, engine)
+        connections[engine.alias].close()
+    environment.clean()
+
+
+def running(place: Place, task: Any, seconds: float, value: int = 1) -> tuple[str, Any]:
+    """Start a job that runs for a while; give its key and its result."""
+    key = new_key()
+    first = task.delay(key, value, seconds)
+    wait_for(lambda: place.journal.runs(key), 10)
+    return key, first
+
+
+# rerun
+
+
+def test_the_job_that_waits_runs_once_with_the_newest_arguments(place: Place) -> None:
+    key = new_key()
+    first = tasks.rerunning.apply_async((key, 1), countdown=1.0)
+    second, third = tasks.rerunning.apply_async((key, 2), countdown=1.0), tasks.rerunning.delay(key, value=3)
+    assert {first.id, second.id, third.id} == {first.id}
+    assert third.get(timeout=10) == 3
+    place.keys.wait_until_empty()
+    assert place.values(key) == [3]
+
+
+def test_calls_during_a_run_are_one_run_more(place: Place) -> None:
+    key, first = running(place, tasks.rerunning_soon, 1.0)
+    second, third, fourth = (tasks.rerunning_soon.delay(key, value) for value in (2, 3, 4))
+    assert (second.outcome, third.outcome, fourth.outcome) == ("accepted", "rerun", "rerun")
+    assert first.get(timeout=10) == 1
+    assert {each.get(timeout=10) for each in (second, third, fourth)} == {4}
+    assert place.values(key) == [1, 4]
+    assert place.journal.overlaps(key) == []
+
+
+def test_a_retry_keeps_the_newest_arguments(place: Place) -> None:
+    key = new_key()
+    tasks.rerunning_retried.apply_async((key, 1), countdown=1.0)
+    last = tasks.rerunning_retried.delay(key, 2)
+    assert last.get(timeout=10) == 2
+    assert place.values(key) == [2, 2]
+
+
+def test_a_retry_with_other_arguments_runs_with_those(place: Place) -> None:
+    key = new_key()
+    assert tasks.rerunning_retried.delay(key, 1, 7).get(timeout=10) == 7
+    assert place.values(key) == [1, 7]
+
+
+def test_a_call_that_meets_a_retry_is_what_the_retry_runs_with(place: Place) -> None:
+    key = new_key()
+    first = tasks.rerunning_retried.delay(key, 1)
+    wait_for(lambda: first.state == "RETRY", 10)
+    second = tasks.rerunning_retried.delay(key, 5)
+    assert (second.outcome, second.id) == ("rerun", first.id)
+    assert second.get(timeout=10) == 5
+    place.keys.wait_until_empty()
+    assert place.values(key)[0] == 1
+    assert set(place.values(key)[1:]) == {5}
+
+
+# replace, keep_soonest
+
+
+def test_the_last_call_runs_and_the_older_message_ends_as_covered_by_it(place: Place) -> None:
+    key = new_key()
+    first = tasks.replacing.apply_async((key, 1), countdown=1.0)
+    second = tasks.replacing.apply_async((key, 2), countdown=0.2)
+    assert second.get(timeout=10) == 2
+    assert first.get(timeout=10) == {"suppressed_by": second.id}
+    assert first.state == "SUCCESS"
+    assert place.values(key) == [2]
+
+
+def test_a_running_job_is_followed_by_the_newcomer(place: Place) -> None:
+    key, first = running(place, tasks.replacing, 1.0)
+    second, third = tasks.replacing.delay(key, 2), tasks.replacing.delay(key, 3)
+    assert first.get(timeout=10) == 1
+    assert third.get(timeout=10) == 3
+    assert second.get(timeout=10) == {"suppressed_by": third.id}
+    assert place.values(key) == [1, 3]
+    assert place.journal.overlaps(key) == []
+
+
+def test_the_soonest_runs(place: Place) -> None:
+    key = new_key()
+    first = tasks.soonest.apply_async((key, 1), countdown=1.8)
+    second = tasks.soonest.apply_async((key, 2), countdown=0.9)
+    third = tasks.soonest.apply_async((key, 3), countdown=1.4)
+    assert third.id == second.id
+    assert second.get(timeout=10) == 2
+    assert first.get(timeout=10) == {"suppressed_by": second.id}
+    assert place.values(key) == [2]
+
+
+# Wait
+
+
+def test_a_start_that_waits_begins_when_the_other_has_ended(place: Place) -> None:
+    key, first = running(place, tasks.waiting, 1.0)
+    second = tasks.waiting.delay(key, 2)
+    assert second.get(timeout=10) == 2
+    begun, later = place.journal.runs(key)
+    assert later.started - (begun.ended or 0.0) < 1.5
+    assert place.journal.overlaps(key) == []
+    assert f"{second.id}] waits for job {first.id}, at most 1 s" in place.worker.log, "a third of the timeout"
+    assert f"{second.id}] is put off" not in place.worker.log
+
+
+def test_a_start_that_waited_in_vain_goes_by_the_next_strategy(place: Place) -> None:
+    key, first = running(place, tasks.waiting_in_vain, 2.0)
+    second = tasks.waiting_in_vain.delay(key, 2)
+    assert second.get(timeout=10) == {"suppressed_by": first.id}
+    assert first.state != "SUCCESS", "it did not wait for the end"
+    assert first.get(timeout=10) == 1
+
+
+# A strategy of a project's own
+
+
+def test_a_strategy_of_ones_own_decides_in_the_worker(place: Place) -> None:
+    key, _ = running(place, tasks.own_way, 1.0)
+    second = tasks.own_way.delay(key, 2)
+    assert second.get(timeout=10) == 2
+    assert place.journal.overlaps(key) == []
+    place.worker.wait_for_log(f"{second.id}] is put off behind job")
+
+
+@pytest.fixture
+def gone(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A strategy that only this process can import."""
+    module = types.ModuleType("gone_strategies")
+    cls = type("Gone", (tasks.Soon,), {"__module__": module.__name__, "__qualname__": "Gone"})
+    module.Gone = cls  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return cls()
+
+
+def test_a_worker_that_cannot_import_a_strategy_puts_the_start_off_and_says_so(
+    place: Place, gone: Any
+) -> None:
+    key, _ = running(place, tasks.own_way, 1.0)
+    second = tasks.own_way.apply_async((key, 2), unique={"on_conflict": gone})
+    place.worker.wait_for_log("The strategy 'gone_strategies.Gone' cannot be imported: ModuleNotFoundError")
+    assert "a start is put off, because this worker cannot make the strategy" in place.worker.log
+    assert second.get(timeout=20) == 2
+    assert place.journal.overlaps(key) == []
+
+
+# Dead jobs
+
+
+def test_a_rejected_start_is_a_dead_job_and_a_failure(place: Place) -> None:
+    key, first = running(place, tasks.rejecting, 1.0)
+    second = tasks.rejecting.apply_async((key, 2), link_error=tasks.told.s(key))
+    with pytest.raises(
+        JobDead, match=rf"rejecting is dead: rejected: job {first.id} holds its lock"
+    ) as caught:
+        second.get(timeout=10)
+    assert (caught.value.task_id, caught.value.reason) == (
+        second.id,
+        f"rejected: job {first.id} holds its lock",
+    )
+    row = place.dead()[second.id]
+    assert (row.state, row.name, row.reason) == ("dead", tasks.rejecting.name, caught.value.reason)
+    wait_for(lambda: place.values(f"{key}-told"), 10)
+    assert first.get(timeout=10) == 1
+    assert place.values(key) == [1]
+
+
+def test_a_dead_job_that_is_sent_again_is_a_new_job(place: Place) -> None:
+    key, first = running(place, tasks.rejecting, 0.5)
+    second = tasks.rejecting.apply_async((key, 2), headers={"traceparent": "00-1"}, expires=600)
+    with pytest.raises(JobDead):
+        second.get(timeout=10)
+    first.get(timeout=10)
+    row = place.dead()[second.id]
+    again = requeue(row.pk, using=place.engine.alias)
+    assert again.id != second.id
+    assert again.get(timeout=10) == 2
+    assert second.id not in place.dead()
+    row.refresh_from_db()
+    assert (row.state, row.reason, row.mark_by) == ("superseded", f"sent again as {again.id}", again.id)
+    with pytest.raises(LookupError, match=f"There is no dead job {row.pk}"):
+        requeue(row.pk, using=place.engine.alias)
+    assert place.values(key) == [1, 2]
+
+
+def test_a_job_that_was_put_off_too_often_is_dead(place: Place) -> None:
+    key, first = running(place, tasks.patient_twice, 2.5)
+    second = tasks.patient_twice.delay(key, 2)
+    with pytest.raises(JobDead, match=f"put off 2 times: job {first.id} holds its lock"):
+        second.get(timeout=10)
+    row = place.dead()[second.id]
+    assert delete(row.pk, using=place.engine.alias) is True
+    assert delete(row.pk, using=place.engine.alias) is False
+    assert second.id not in place.dead()
+    first.get(timeout=10)
+
+
+def test_a_task_that_kills_its_worker_starts_three_times_and_is_dead(place: Place) -> None:
+    """Case U04: with a requeue for lost processes nothing else would stop it."""
+    key = new_key()
+    first = tasks.poisonous.apply_async((key, 1), link_error=tasks.told.s(key))
+    with pytest.raises(JobDead, match="started 3 times without an end"):
+        first.get(timeout=30)
+    assert place.values(key) == [1, 1, 1]
+    assert first.id in place.dead()
+    wait_for(lambda: place.values(f"{key}-told"), 10)
+    assert tasks.poisonous.delay(key, 2, healthy=True).get(timeout=10) == 2
+    place.keys.wait_until_empty()
+
+
+def test_retries_are_starts_too(place: Place) -> None:
+    key = new_key()
+    with pytest.raises(JobDead, match="started 2 times without an end"):
+        tasks.retried_too_often.delay(key).get(timeout=10)
+    assert len(place.values(key)) == 2
