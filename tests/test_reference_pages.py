@@ -200,7 +200,7 @@ def test_the_page_shows_the_defaults_of_reschedule():
     page = (PAGES / "lock-types-and-strategies.md").read_text()
     default = Reschedule()
 
-    assert f"### `Reschedule(after={default.after:g}, up_to={default.up_to:g})`" in page
+    assert f"### `Reschedule(after={default.after:g}, up_to={default.up_to:g}, times={default.times})`" in page
     assert f"spread by {JITTER:.0%}".replace("%", " %") in page
 
 

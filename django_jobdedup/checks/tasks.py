@@ -18,6 +18,7 @@ from django.core.management.commands.check import Command as CheckCommand
 from django_jobdedup.checks.messages import Found, error, readable, warning
 from django_jobdedup.checks.settings import wrong_defaults, wrong_entries
 from django_jobdedup.exceptions import PolicyError
+from django_jobdedup.middleware.visibility import check_wait
 from django_jobdedup.policies.resolve import check_against, refuse_unbuilt, resolve, settings_entry
 from django_jobdedup.policies.unique import Unique
 
@@ -76,6 +77,7 @@ def _check_task(
         policy = resolve(name, getattr(task, "unique", None), tasks=entries, defaults=defaults)
         if isinstance(policy, Unique):
             check_against(policy, task.run, name)
+            check_wait(policy, task.app, name)
     except PolicyError as wrong:
         yield error("E103", str(wrong))
         return

@@ -14,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django_jobdedup.conf import SETTINGS, conf
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.middleware.stack import middleware
+from django_jobdedup.middleware.visibility import check_wait
 from django_jobdedup.policies.resolve import check_against, policy_of, refuse_unbuilt
 from django_jobdedup.policies.unique import Unique
 from django_jobdedup.stores.handler import stores
@@ -70,6 +71,7 @@ def _check_task(name: str, task: Any) -> None:
     policy = policy_of(name, getattr(task, "unique", None))
     if isinstance(policy, Unique):
         check_against(policy, task.run, name)
+        check_wait(policy, task.app, name)
         stores[policy.store]
 
 

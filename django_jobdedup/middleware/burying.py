@@ -90,7 +90,7 @@ def _call_of(execution: Execution) -> Call:
 
 
 def _log(call: Call, reason: str) -> None:
-    logger.warning(
+    logger.error(
         "%s[%s] is dead: %s",
         call.task,
         call.id,

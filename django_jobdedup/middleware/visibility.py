@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from django_jobdedup.exceptions import PolicyError
+from django_jobdedup.policies.unique import Unique
+from django_jobdedup.strategies.wait import Wait
+
 #: Visibility timeout of kombu's Redis transport unless the project sets one, seconds.
 REDIS_DEFAULT: Final = 3600.0
 #: Stand-in where the broker has no visibility timeout (AMQP closes channels after half an hour:
@@ -25,3 +29,14 @@ def visibility_timeout(app: Any) -> float:
 def longest_sleep(app: Any) -> float:
     """Return the longest time a put-off may sleep: beyond it the broker would multiply the message."""
     return visibility_timeout(app) / 3
+
+
+def check_wait(policy: Unique, app: Any, task_name: str) -> None:
+    """Refuse a start that would wait for longer than the broker lets it. Raises PolicyError."""
+    strategy, longest = policy.execution_strategy, longest_sleep(app)
+    if isinstance(strategy, Wait) and strategy.seconds > longest:
+        raise PolicyError(
+            f"task {task_name!r}: Wait({strategy.seconds:g}) is above a third of the broker's visibility "
+            f"timeout ({visibility_timeout(app):g} s), so the message would be delivered again meanwhile. Write "
+            f'Wait({longest:g}) or less, or "reschedule", which holds no worker slot.'
+        )

@@ -86,9 +86,9 @@ def soonest(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
     return run(self, key, value, seconds)
 
 
-@shared_task(bind=True, unique=unique("while_executing", on_conflict=Wait(5)))
+@shared_task(bind=True, unique=unique("while_executing", on_conflict=Wait(1)))
 def waiting(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
-    """Wait for the other run, in its worker slot."""
+    """Wait for the other run, in its worker slot: for a third of the visibility timeout."""
     return run(self, key, value, seconds)
 
 

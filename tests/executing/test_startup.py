@@ -23,8 +23,19 @@ REDIS_STORE = "django_jobdedup.stores.redis.store.RedisStore"
         ({"JOBDEDUP_MIDDLEWARE": ["tests.jobs.Missing"]}, "tests.jobs.Missing"),
         ({"JOBDEDUP_TASKS": {"tests.jobs.tasks.plain": {"unique": {"key": "wrong"}}}}, "wrong"),
         ({"JOBDEDUP_TASKS": {"tests.jobs.tasks.plain": {"unique": {"store": "other"}}}}, "other"),
+        (
+            {
+                "CELERY_BROKER_TRANSPORT_OPTIONS": {"visibility_timeout": 60},
+                "JOBDEDUP_TASKS": {
+                    "tests.jobs.tasks.plain": {
+                        "unique": {"lock": "while_executing", "on_conflict": ["wait", {"seconds": 30}]}
+                    }
+                },
+            },
+            "Wait(30) is above a third of the broker's visibility timeout (60 s)",
+        ),
     ],
-    ids=["mode", "store", "middleware", "key", "alias"],
+    ids=["mode", "store", "middleware", "key", "alias", "wait"],
 )
 def test_a_worker_does_not_start_with_what_cannot_work(
     celery_env: Environment, settings: dict[str, Any], sentence: str

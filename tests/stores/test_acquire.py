@@ -205,6 +205,32 @@ def test_an_overdue_holder_is_published_by_the_call_that_merges_into_it(bench: B
     assert bench.merge("c", b"3") == Merged("a", 0, publish=False), "one copy is enough"
 
 
+def test_the_copy_of_an_overdue_holder_waits_from_now_on(bench: Bench) -> None:
+    """Else it would be overdue at once, and every further call would publish one more."""
+    bench.merge("a", b"1", ttl=60)
+    bench.confirm("a")
+    bench.advance(100)
+    assert bench.merge("b", b"2", ttl=60) == Merged("a", 0, publish=True)
+    assert bench.confirm("a") == Confirmed()
+    assert (bench.holder("a").state, bench.holder("a").until) == ("W", NOON + 160)
+    assert bench.merge("c", b"3", ttl=60) == Merged("a", 0, publish=False)
+
+
+@pytest.mark.parametrize(("given", "kept"), [(b"other", b"other"), (b"", b""), (None, b"2")])
+def test_a_retry_says_with_which_arguments_it_goes_on(
+    bench: Bench, given: bytes | None, kept: bytes
+) -> None:
+    """Empty ones: nothing is newer than what its own message says."""
+    bench.merge("a", b"1")
+    bench.merge("b", b"2")
+    assert bench.run("a").args == b"2"
+    bench.again("a", args=given)
+    bench.finish("a", how=How.HANDOVER)
+    assert bench.holder("a").args == kept
+    assert bench.merge("c", b"3") == Merged("a", 1, publish=False)
+    assert bench.run("a", "two", n=1).args == b"3"
+
+
 def test_the_copy_of_an_overdue_holder_is_of_the_next_attempt(bench: Bench) -> None:
     bench.merge("a", b"1")
     bench.run("a", n=0)
@@ -300,6 +326,15 @@ def test_soonest_replaces_only_what_is_due_later(bench: Bench, due_in: float, wi
     if wins:
         assert bench.confirm("b") == Confirmed()
         assert bench.states() == {"b": "W"}
+
+
+def test_soonest_is_refused_in_favour_of_the_one_that_is_due_first(bench: Bench) -> None:
+    """The one that waits longest may be about to be replaced: its id would run nothing."""
+    bench.wait("a", due_in=60)
+    assert isinstance(bench.acquire("b", counts="PW", on_waiting="soonest", due_in=20), Acquired)
+    answer = bench.acquire("c", counts="PW", on_waiting="soonest", due_in=40)
+    assert isinstance(answer, Held)
+    assert answer.id == "b"
 
 
 def test_soonest_beside_a_running_holder_is_refused(bench: Bench) -> None:

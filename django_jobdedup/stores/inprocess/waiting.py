@@ -96,12 +96,13 @@ def _due(step: Step, request: Acquire, first: int) -> int:
 
 def _conflict(step: Step, entry: Entry, request: Acquire, counted: list[Seat]) -> tuple[str, Answer]:
     others = waiting(counted)
-    on_waiting = request.on_waiting
-    if on_waiting == "soonest":
-        due = step.now + milliseconds(request.due_in)
-        on_waiting = "keep" if any(seat.due <= due for seat in others) else "over"
+    on_waiting, by = request.on_waiting, counted[0]
+    if others and on_waiting == "soonest":
+        # Not the first: one that is due sooner may be about to take its place.
+        by = min(others, key=lambda seat: seat.due)
+        on_waiting = "keep" if by.due <= step.now + milliseconds(request.due_in) else "over"
     if not others or on_waiting == "keep":
-        return "held", _refuse(counted[0])
+        return "held", _refuse(by)
     if on_waiting == "merge":
         return "merged", _merge(step, entry, request, others[-1])
     return "acquired", _add(step, entry, request, tuple(seat.id for seat in others))

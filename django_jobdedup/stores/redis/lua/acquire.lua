@@ -108,17 +108,17 @@ local function merge(record, holder, request)
 end
 
 local function conflict(record, request, counted, waiting, swept)
-  local on_waiting = request.on_waiting
-  if on_waiting == 'soonest' then
-    on_waiting = 'over'
+  local on_waiting, by = request.on_waiting, counted[1]
+  if on_waiting == 'soonest' and #waiting > 0 then
+    -- Not the first: one that is due sooner may be about to take its place.
+    by = waiting[1]
     for _, holder in ipairs(waiting) do
-      if holder[DUE] <= request.due then
-        on_waiting = 'keep'
-      end
+      by = holder[DUE] < by[DUE] and holder or by
     end
+    on_waiting = by[DUE] <= request.due and 'keep' or 'over'
   end
   if #waiting == 0 or on_waiting == 'keep' then
-    return 'held', refuse(record, counted[1], swept)
+    return 'held', refuse(record, by, swept)
   elseif on_waiting == 'merge' then
     return 'merged', merge(record, waiting[#waiting], request)
   end
