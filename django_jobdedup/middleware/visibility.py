@@ -36,7 +36,7 @@ def check_wait(policy: Unique, app: Any, task_name: str) -> None:
     strategy, longest = policy.execution_strategy, longest_sleep(app)
     if isinstance(strategy, Wait) and strategy.seconds > longest:
         raise PolicyError(
-            f"task {task_name!r}: Wait({strategy.seconds:g}) is above a third of the broker's visibility "
-            f"timeout ({visibility_timeout(app):g} s), so the message would be delivered again meanwhile. Write "
-            f'Wait({longest:g}) or less, or "reschedule", which holds no worker slot.'
+            f"task {task_name!r}: Wait({strategy.seconds:g}) is above a third of the broker's "
+            f"visibility timeout ({visibility_timeout(app):g} s), so the message would be delivered again "
+            f'meanwhile. Write Wait({longest:g}) or less, or "reschedule", which holds no worker slot.'
         )
