@@ -30,7 +30,7 @@ OTHER_IDS: Final = {
     "E105": "A path in `JOBDEDUP_MIDDLEWARE` is no middleware.",
     "E106": "`JOBDEDUP_SCOPE` is no function without arguments.",
     "E107": "There is no Redis for the locks.",
-    "E108": "An alias in `JOBDEDUP_STORES` is no store, or its `LOCATION` is no cache of django-redis.",
+    "E108": "An alias in `JOBDEDUP_STORES` is no store, or its `LOCATION` cannot keep locks.",
     "E109": "A task names a store that does not exist.",
     "W101": "The locking middleware is missing: nothing is locked.",
     "W102": "The locks share the `default` cache.",
@@ -39,4 +39,5 @@ OTHER_IDS: Final = {
     "W105": "A setting that begins with `JOBDEDUP_` does not exist, or not yet.",
     "W106": "A key of `JOBDEDUP_TASKS` matches no task.",
     "W107": "Celery runs every call in its caller (always-eager) although `DEBUG` is off.",
+    "W108": "The tables of the database store are missing.",
 }

@@ -1,7 +1,8 @@
 """All checks, registered under the tag ``jobdedup``.
 
 The checks of settings, middleware and stores are cheap: they connect to nothing, and every command
-runs them. The tasks are looked at by ``manage.py check`` only, because that imports their modules.
+runs them. The one that looks for tables runs where Django asks databases: ``check --database``. The tasks
+are looked at by ``manage.py check`` only, because that imports their modules.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from django_jobdedup.checks.settings import (
     check_settings,
     check_task_settings,
 )
-from django_jobdedup.checks.stores import check_stores
+from django_jobdedup.checks.stores import check_stores, check_tables
 from django_jobdedup.checks.tasks import check_tasks
 
 CHECKS: Final[tuple[Callable[..., Iterable[checks.CheckMessage]], ...]] = (
@@ -32,6 +33,7 @@ CHECKS: Final[tuple[Callable[..., Iterable[checks.CheckMessage]], ...]] = (
     check_scope,
     check_middleware,
     check_stores,
+    check_tables,
     check_eager,
     check_tasks,
 )
@@ -40,4 +42,4 @@ CHECKS: Final[tuple[Callable[..., Iterable[checks.CheckMessage]], ...]] = (
 def register_checks() -> None:
     """Register every check; safe to call again."""
     for check in CHECKS:
-        checks.register(check, TAG)
+        checks.register(check, TAG, *([checks.Tags.database] if check is check_tables else []))

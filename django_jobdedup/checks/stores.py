@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
 from django.conf import settings
@@ -37,13 +39,37 @@ def _check_cache() -> Found:
 
 
 def _check_store(alias: str) -> Found:
+    from django_jobdedup.stores.database.store import DatabaseStore
     from django_jobdedup.stores.memory import MemoryStore
 
     try:
         store = stores[alias]
+        if isinstance(store, DatabaseStore):
+            store.check_engine()
     except ImproperlyConfigured as wrong:
         return [error("E108", str(wrong))]
     if isinstance(store, MemoryStore) and not settings.DEBUG and not in_tests():
         message = f"JOBDEDUP_STORES[{alias!r}] is the memory store, which other processes do not see."
         return [warning("W103", message, "Use it in tests only; write a Redis store for everything else.")]
     return []
+
+
+def check_tables(databases: Sequence[str] | None = None, **_: Any) -> Found:
+    """Report a database store whose tables are missing, where the command may ask the database."""
+    # ``migrate`` runs this check before it makes the tables.
+    if not databases or sys.argv[1:2] == ["migrate"]:
+        return []
+    return [message for alias in readable("STORES") for message in _check_tables(alias, databases)]
+
+
+def _check_tables(alias: str, databases: Sequence[str]) -> Found:
+    from django_jobdedup.stores.database.store import DatabaseStore
+
+    try:
+        store = stores[alias]
+    except ImproperlyConfigured:
+        return []  # reported by check_stores
+    if not isinstance(store, DatabaseStore) or store.using not in databases or store.has_tables():
+        return []
+    message = f"JOBDEDUP_STORES[{alias!r}]: the tables of the lock store are missing in {store.using!r}."
+    return [warning("W108", message, f"Run: manage.py migrate jobdedup --database {store.using}")]

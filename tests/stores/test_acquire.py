@@ -217,9 +217,7 @@ def test_the_copy_of_an_overdue_holder_waits_from_now_on(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("given", "kept"), [(b"other", b"other"), (b"", b""), (None, b"2")])
-def test_a_retry_says_with_which_arguments_it_goes_on(
-    bench: Bench, given: bytes | None, kept: bytes
-) -> None:
+def test_a_retry_says_with_which_arguments_it_goes_on(bench: Bench, given: bytes | None, kept: bytes) -> None:
     """Empty ones: nothing is newer than what its own message says."""
     bench.merge("a", b"1")
     bench.merge("b", b"2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db import Error
 
 
@@ -39,6 +40,19 @@ DIALECTS: Final = {
     ),
 }
 
+
+def dialect_of(connection: Any, store: str) -> Dialect:
+    """Return the dialect of a connection; raises ImproperlyConfigured if the engine is not supported."""
+    try:
+        return DIALECTS[connection.vendor]
+    except KeyError:
+        raise ImproperlyConfigured(
+            f"JOBDEDUP_STORES[{store!r}]: the database store does not work on {connection.display_name} "
+            f"(alias {connection.alias!r}). Use PostgreSQL, MySQL, MariaDB or SQLite, or keep the locks in "
+            "Redis."
+        ) from None
+
+
 #: MySQL: lock wait timeout, deadlock, the same over the next primary key, and MariaDB's "record has
 #: changed since last read".
 BUSY_NUMBERS: Final = frozenset({1020, 1205, 1213, 1467})
@@ -58,3 +72,9 @@ def is_busy(error: Error) -> bool:
         or "database is locked" in words
         or ("database table is locked" in words)
     )
+
+
+def lacks_tables(error: Error) -> bool:
+    """Say whether a statement failed because the tables were never made."""
+    state = getattr(error.__cause__, "sqlstate", None) or getattr(error.__cause__, "pgcode", None)
+    return state == "42P01" or error.args[:1] == (1146,) or "no such table" in str(error)

@@ -28,7 +28,7 @@ from django_jobdedup import signals
 from django_jobdedup.exceptions import TransactionConflict
 from django_jobdedup.models import JobIntent
 from django_jobdedup.stores.breaker import Breaker
-from django_jobdedup.stores.database.dialect import DIALECTS, Dialect, is_busy
+from django_jobdedup.stores.database.dialect import Dialect, dialect_of, is_busy, lacks_tables
 from django_jobdedup.stores.results import Unavailable
 
 T = TypeVar("T")
@@ -127,13 +127,15 @@ class Line:
 
     def _sql(self) -> Sql:
         connection = self.connection
-        dialect = DIALECTS[connection.vendor]
+        dialect = dialect_of(connection, self.store)
         return Sql(connection, dialect, self.clock() if self.clock else dialect.clock)
 
     def _failed(self, verb: str, error: Exception) -> Unavailable:
         words = f"{type(error).__name__}: {error}"
         if isinstance(error, Conflict) or (isinstance(error, Error) and is_busy(error)):
             words = f"others were faster, {TRIES} times in a row: {words}"
+        elif isinstance(error, Error) and lacks_tables(error):
+            words = f"{words}; run: manage.py migrate jobdedup --database {self.using}"
         elif isinstance(error, OperationalError | InterfaceError):
             self.breaker.failed(words)
         signals.send(signals.store_unavailable, None, store=self.store, verb=verb, error=words)

@@ -13,12 +13,13 @@ from django.db import connections
 from django.db.transaction import on_commit
 
 from django_jobdedup.conf import conf
+from django_jobdedup.models import JobIntent
 from django_jobdedup.outcomes import How
 from django_jobdedup.stores import results
 from django_jobdedup.stores.breaker import Breaker
 from django_jobdedup.stores.clock import milliseconds
 from django_jobdedup.stores.database import bulk, deferring, leases, looking, outgoing
-from django_jobdedup.stores.database.dialect import DIALECTS
+from django_jobdedup.stores.database.dialect import dialect_of
 from django_jobdedup.stores.database.line import Line, is_open
 from django_jobdedup.stores.database.purpose import Purpose
 from django_jobdedup.stores.database.transactions import Mark
@@ -56,6 +57,16 @@ class DatabaseStore(DurableStore):
         self.verbs = Verbs(self.line, milliseconds(conf.GRACE))
         self._pending = milliseconds(conf.CONFIRM_WITHIN)
         _stores.add(self)
+
+    def check_engine(self) -> None:
+        """Raise ImproperlyConfigured if the routers lead to an engine that is not supported."""
+        dialect_of(self.line.connection, self.alias)
+
+    def has_tables(self) -> bool:
+        """Say whether the tables are there; asks the database, and raises what it raises."""
+        connection = self.line.connection
+        with connection.cursor() as cursor:
+            return JobIntent._meta.db_table in connection.introspection.table_names(cursor)
 
     def close(self) -> None:
         """Forget the numbers that nobody has written yet; the connections are Django's."""
@@ -256,11 +267,8 @@ def _check(alias: str, location: str, options: Mapping[str, Any]) -> None:
             f"{where}: LOCATION {location!r} is no alias in DATABASES; write one of {known}, or leave it "
             "out: then the database routers decide."
         )
-    if location and connections[location].vendor not in DIALECTS:
-        raise ImproperlyConfigured(
-            f"{where}: the database store does not work on {connections[location].display_name}. "
-            "Use PostgreSQL, MySQL, MariaDB or SQLite, or keep the locks in Redis."
-        )
+    if location:
+        dialect_of(connections[location], alias)
 
 
 _stores: weakref.WeakSet[DatabaseStore] = weakref.WeakSet()
