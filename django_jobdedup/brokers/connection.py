@@ -20,11 +20,11 @@ def connected(app: Any, errors: type[Exception], options: Mapping[str, Any]) -> 
     configured = app.conf.broker_transport_options or {}
     connection = app.connection_for_read(transport_options={**options, **configured})
     try:
-        # No waiting between the tries: one for each address, and one more.
-        tries = len(connection.alt) + 1
-        connection.ensure_connection(max_retries=tries, interval_start=0, interval_step=0, interval_max=0)
+        # Each address once and without a pause; Sentinels are all asked in one try.
+        more = 0 if connection.transport_cls == "sentinel" else max(0, len(connection.alt) - 1)
+        connection.ensure_connection(max_retries=more, interval_start=0, interval_step=0, interval_max=0)
         yield connection
     except (OperationalError, OSError, errors) as error:
-        raise Unreadable(f"The broker {connection.as_uri()} cannot be read: {error}") from error
+        raise Unreadable(f"The broker {connection.as_uri()} cannot be read: {error!s:.300}") from error
     finally:
         connection.release()

@@ -22,7 +22,8 @@ class Found:
     """Where ids were seen.
 
     ``seen`` has each id that was, with its places in the order of the reading; ``missing`` all others.
-    ``read`` counts the entries that were looked at, ``foreign`` those among them that no worker can read.
+    ``read`` counts the entries that were looked at, ``foreign`` those among them that no worker can read and
+    that name nothing either.
     """
 
     seen: Mapping[str, tuple[Sighting, ...]]

@@ -7,6 +7,7 @@ either end, published again.
 from __future__ import annotations
 
 import itertools
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from django_jobdedup.brokers.redis import broker as redis_broker
 from django_jobdedup.brokers.redis import closing, listing
+from django_jobdedup.brokers.redis.broker import RedisBroker
 from django_jobdedup.brokers.unreadable import Unreadable
 from testproject.celery import app
 from tests.rig.environment import Environment, new_namespace
@@ -113,6 +115,8 @@ def reading(traveller: Traveller, moves: list[tuple[int, Callable[[], None]]]) -
     return broker
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_one_return_at_every_pair_of_moments(traveller: Traveller) -> None:
     commands = reading(traveller, []).commands
     assert commands > 8
@@ -168,6 +172,34 @@ def test_removals_from_the_middle_hide_nothing(traveller: Traveller, removed: in
         removed_ids = set(ids[len(ids) - removed :])
         broker = WatchedBroker(app, lambda step, moment=moment: purge() if step == moment else None)
         assert broker.find([*ids, "gone"], [QUEUE]).missing - removed_ids == {"gone"}
+
+
+def test_a_worker_that_takes_and_returns_all_the_time_hides_nothing(
+    celery_env: Environment, hands: Hands
+) -> None:
+    """The same with a real consumer beside the reading, in a thread."""
+    ids = [hands.send(queue=QUEUE) for _ in range(400)]
+    stop = threading.Event()
+
+    def consume() -> None:
+        with Hands(app) as other:
+            while not stop.is_set():
+                held = [message for message in (other.take() for _ in range(20)) if message is not None]
+                for number, message in enumerate(held):
+                    way = (other.requeue, other.restore, lambda m: other.republish(m, queue=QUEUE))[
+                        number % 3
+                    ]
+                    way(message)
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    try:
+        # Patience is for the one that is on its way from the list to unacked.
+        results = [RedisBroker(app).find([*ids, "gone"], [QUEUE], patience=0.1) for _ in range(10)]
+    finally:
+        stop.set()
+        thread.join()
+    assert [found.missing for found in results] == [{"gone"}] * 10
 
 
 def test_a_storm_of_pushes_during_the_reading_hides_nothing(traveller: Traveller) -> None:
@@ -255,6 +287,22 @@ def test_a_message_between_list_and_unacked_is_seen_by_patience(
     monkeypatch.setattr(redis_broker.time, "sleep", meanwhile)
     assert broker.find([traveller.id], [QUEUE], patience=2.5).missing == frozenset()
     assert waited == [2.5]
+
+
+def test_a_storm_during_the_patience_is_read_anew(
+    traveller: Traveller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traveller.begin()
+    monkeypatch.setattr(closing, "WIDEST", 300_000)
+    hands = traveller.hands
+    raw = hands.client.rpop(hands.key())
+
+    def meanwhile(seconds: float) -> None:
+        hands.client.lpush(hands.key(), *traveller.strangers(400), raw, *traveller.strangers(400))
+
+    monkeypatch.setattr(redis_broker.time, "sleep", meanwhile)
+    found = WatchedBroker(app).find([traveller.id, "gone"], [QUEUE], patience=15)
+    assert found.missing == {"gone"}
 
 
 def test_patience_is_not_needed_for_what_is_seen_at_once(

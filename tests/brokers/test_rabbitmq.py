@@ -323,9 +323,10 @@ def test_an_api_that_does_not_tell(
         broker_for(app).find(["id"], [queue], patience=STALE)
 
 
-def test_no_api_at_all(celery_env: Environment, api: Api, queue: str) -> None:
-    api.server.server_close()
-    with pytest.raises(Unreadable, match=ADVICE.format("refused")) as caught:
+def test_no_api_at_all(celery_env: Environment, queue: str) -> None:
+    options = {**celery_env.celery["broker_transport_options"], "manager_port": 1}
+    there = celery_env.having(celery={"broker_transport_options": options}).entered(app)
+    with there, pytest.raises(Unreadable, match=ADVICE.format("refused")) as caught:
         broker_for(app).find(["id"], [queue], patience=STALE)
     assert "word" not in str(caught.value).replace("password", "")
 

@@ -133,6 +133,27 @@ def test_a_message_without_our_header_has_none(broker: Broker, hands: Hands) -> 
     assert message.header is None
 
 
+@pytest.mark.parametrize("id", ["nightly", "rück/1", 'a "quoted" one', "back\\slash", "new\nline", "日本"])
+def test_an_id_of_the_callers_own_is_found(broker: Broker, hands: Hands, id: str) -> None:
+    """JSON spells some letters in more than one way, and no way may hide the message."""
+    hands.send()
+    hands.send(task_id=id)
+    (raw, _) = hands.client.lrange(hands.key(), 0, -1)
+    other_spelling = raw.replace(b"/", b"\\/")
+
+    assert broker.find([id, "gone"], [QUEUE]).missing == {"gone"}
+    hands.client.lset(hands.key(), 0, other_spelling)
+    assert broker.find([id, "gone"], [QUEUE]).missing == {"gone"}
+    assert broker.find([id, "gone"], [QUEUE]).read == 2
+
+
+def test_an_id_that_others_name_is_not_seen_there(broker: Broker, hands: Hands) -> None:
+    """A root or parent id names a job that is somewhere else."""
+    hands.send(headers={"root_id": "root", "parent_id": "parent", "other": {"id": "other"}})
+
+    assert broker.find(["root", "parent", "other"], [QUEUE]).missing == {"root", "parent", "other"}
+
+
 def test_an_id_that_is_a_uuid_object_is_found_by_its_text(broker: Broker, hands: Hands) -> None:
     """Kombu writes such a header as an object of its own; the id stands elsewhere as text too."""
     id = hands.send()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, Final
 
 from kombu.transport.redis import Channel, SentinelChannel
@@ -53,7 +54,8 @@ class RedisBroker(Broker):
         """Go over the lists of a queue, its highest priority first."""
         with self._layout() as layout:
             for list in layout.lists([queue]):
-                yield from self._entries(list, Listing(layout.client, list.key))
+                for raw in chain.from_iterable(Listing(layout.client, list.key).windows()):
+                    yield read_entry(raw, list.queue, list.place, self._accept)
 
     def unacked(self) -> Iterator[Message]:
         """Go over ``unacked``; an entry that is there the whole time is met, perhaps twice."""
@@ -70,22 +72,32 @@ class RedisBroker(Broker):
             return search.found()
         names = self.queues() if queues is None else tuple(queues)
         with self._layout() as layout:
-            listings = [(list, Listing(layout.client, list.key)) for list in layout.lists(names)]
-            for list, listing in listings:
-                for message in self._entries(list, listing):
-                    search.count(message, list.step)
-            tags: set[bytes] = set()
-            for tag, message in self._held(layout):
-                tags.add(tag)
-                search.count(message)
-            if search.missing:
-                self._assure(layout)
-                closing = Closing(layout, self._accept, search, listings, tags)
-                closing.look()
-                if search.missing and patience:
-                    time.sleep(patience)
+            lists = layout.lists(names)
+            closing = self._read(layout, lists, search)
+            if search.missing and patience:
+                time.sleep(patience)
+                try:
                     closing.look()
+                except Unreadable:  # so much came meanwhile that reading anew is less
+                    self._read(layout, lists, search)
         return search.found()
+
+    def _read(self, layout: Layout, lists: Sequence[List], search: Search) -> Closing:
+        """Read everything and look at one instant; raises Unreadable if an id is then missing and unsure."""
+        listings = [(list, Listing(layout.client, list.key)) for list in lists]
+        for list, listing in listings:
+            for raw in chain.from_iterable(listing.windows()):
+                if not search.skip(raw):
+                    search.count(read_entry(raw, list.queue, list.place, self._accept), list.step)
+        tags: set[bytes] = set()
+        for tag, message in self._held(layout):
+            tags.add(tag)
+            search.count(message)
+        closing = Closing(layout, self._accept, search, listings, tags)
+        if search.missing:
+            self._assure(layout)
+            closing.look()
+        return closing
 
     def _assure(self, layout: Layout) -> None:
         """Raise Unreadable where this server does not know of every message."""
@@ -99,11 +111,6 @@ class RedisBroker(Broker):
                 "broker_url names several Redis servers, and a message may lie in any of them. Name one, or "
                 "let Sentinel find it (sentinel://)."
             )
-
-    def _entries(self, list: List, listing: Listing) -> Iterator[Message]:
-        for window in listing.windows():
-            for raw in window:
-                yield read_entry(raw, list.queue, list.place, self._accept)
 
     def _held(self, layout: Layout) -> Iterator[tuple[bytes, Message]]:
         cursor: Any = 0

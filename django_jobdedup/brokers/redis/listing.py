@@ -52,17 +52,17 @@ class Listing:
 
     def _attempt(self) -> Generator[list[bytes], None, bool]:
         """Read to the end and return True, or False where the place was lost."""
-        start, size, anchors = 0, FIRST, frozenset[bytes]()
+        start, size, anchors = 0, FIRST, list[bytes]()
         while True:
             window = self._client.lrange(self.key, start, start + size - 1)
             fresh = window
             if start == 0:
                 self.first = window
             else:
-                known = [index for index, entry in enumerate(window) if entry in anchors]
-                if not known:
+                known = next((anchor for anchor in reversed(anchors) if anchor in window), None)
+                if known is None:
                     return False
-                fresh = window[known[-1] + 1 :]
+                fresh = window[window.index(known) + 1 :]
             self._count += len(fresh)
             self._bytes += sum(map(len, fresh))
             if fresh:
@@ -70,7 +70,7 @@ class Listing:
             if len(window) < size:  # the end of the list lay in this very reply
                 return True
             overlap = max(1, size // 8)
-            anchors = frozenset(window[-overlap:])
+            anchors = window[-overlap:]
             start += size - overlap
             size = fitting(self.average)
 
