@@ -21,6 +21,7 @@ from django_jobdedup.header import task_id_of
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.base import Dispatch
 from django_jobdedup.middleware.deciding import Decided, Restored, decide, restore
+from django_jobdedup.middleware.verdict import Verdict
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.stores.durable import DurableStore, Intent
 from django_jobdedup.stores.record import Ref
@@ -53,18 +54,21 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """An intent on its way to the broker."""
+    """An intent on its way to the broker.
+
+    ``by`` is the token of the waiting job that has taken the call in: then it is that job's message, and
+    its seat.
+    """
 
     item: Restored
-    decided: Decided
-    call: Call
-    outcome: Outcome
-    seated: bool
+    verdict: Verdict
+    by: str
 
     @property
-    def place(self) -> tuple[Ref, str]:
-        """Return the record and the token."""
-        return self.item.intent.ref, self.item.intent.id
+    def seats(self) -> list[tuple[Ref, str]]:
+        """Return the seat that the message is for, if it has one: the record and the token."""
+        seat = self.verdict.seat
+        return [] if seat is None else [(Ref(seat.shard, seat.fingerprint), seat.id)]
 
 
 def send(
@@ -114,8 +118,8 @@ def _send(app: Any, store: DurableStore, intents: Sequence[Intent], inline: bool
         elif answer.verdict is None:
             sent[item.intent.id] = Sent(item.intent, "settled")
         elif answer.verdict.publish:
-            verdict = answer.verdict
-            going.append(Going(item, answer, verdict.call, verdict.outcome, verdict.seat is not None))
+            by = answer.by if answer.verdict.outcome is Outcome.RERUN else ""
+            going.append(Going(item, answer.verdict, by))
         else:
             sent[item.intent.id] = _refused(store, item, answer, news)
     sent.update((each.intent.id, each) for each in _publish_all(app, store, going, inline, news))
@@ -136,38 +140,34 @@ def _decided(store: DurableStore, items: Sequence[Restored]) -> Sequence[Decided
 def _refused(store: DurableStore, item: Restored, answer: Decided, news: dict[str, Dispatch]) -> Sent:
     intent, verdict = item.intent, answer.verdict
     assert verdict is not None  # noqa: S101 - the caller has looked
-    settle = partial(store.resolve, state="superseded", by=answer.by)
-    told = (
-        None if verdict.dead else _tell(store, intent, settle)
-    )  # a dead one has been settled with its reason
-    if isinstance(told, Unavailable):
-        return Sent(intent, "store down", told.error)
-    if verdict.error is not None:  # nobody is left to raise it to
-        logger.warning("%s", verdict.error, extra={"action": "suppressed", "task": item.call.task})
-    news[intent.id] = Dispatch(
-        item.call, verdict.outcome, verdict.holder_id, verdict.fingerprint, error=verdict.error
-    )
+    if not verdict.dead:  # that one has been settled with its reason
+        told = _tell(store, intent, partial(store.resolve, state="superseded", by=answer.by))
+        if isinstance(told, Unavailable):
+            return Sent(intent, "store down", told.error)
+    news[intent.id] = Dispatch(item.call, verdict.outcome, verdict.holder_id, verdict.fingerprint)
     return Sent(intent, "settled", "", verdict.outcome, answer.by)
 
 
 def _publish_all(
     app: Any, store: DurableStore, going: Sequence[Going], inline: bool, news: dict[str, Dispatch]
 ) -> list[Sent]:
-    done = _dispatched(app, [each.call for each in going], inline)
+    done = _dispatched(app, [each.verdict.call for each in going], inline)
     found = [_judged(each, one) for each, one in zip(going, done, strict=True)]
     out = [each for each, one in zip(going, found, strict=True) if one.what == "published"]
-    if seats := [each.place for each in out if each.seated]:
-        _tell(store, None, lambda *_: store.confirm(seats))
+    if seats := [seat for each in out for seat in each.seats]:
+        _tell(store, None, partial(store.confirm, seats))
     for each in out:
-        if not each.seated:
+        if each.by:
+            _tell(store, each.item.intent, partial(store.resolve, state="superseded", by=each.by))
+        elif not each.seats:
             _tell(store, each.item.intent, partial(store.resolve, state="published"))
     for each, one in zip(going, found, strict=True):
         if one.what == "settled":
             reason = "a middleware has not published it"
             _tell(store, one.intent, partial(store.resolve, state="dead", reason=reason))
         if not one.intent.decided:
-            fingerprint = each.item.header.fingerprint if each.item.header is not None else ""
-            news[one.intent.id] = Dispatch(each.call, each.outcome, each.call.id, fingerprint)
+            call, verdict = each.verdict.call, each.verdict
+            news[one.intent.id] = Dispatch(call, verdict.outcome, call.id, verdict.fingerprint)
     return found
 
 
@@ -211,12 +211,12 @@ class Publisher:
 
 
 def _judged(each: Going, done: Dispatch) -> Sent:
-    intent, outcome = each.item.intent, None if each.item.intent.decided else each.outcome
+    intent, outcome = each.item.intent, None if each.item.intent.decided else each.verdict.outcome
     if isinstance(done.error, DOWN):
-        return Sent(intent, "broker down", _words(done.error), outcome)
+        return Sent(intent, "broker down", _words(done.error), outcome, each.by)
     if done.error is not None:
-        return Sent(intent, "failed", _words(done.error), outcome)
-    return Sent(intent, "published" if done.result is not None else "settled", "", outcome)
+        return Sent(intent, "failed", _words(done.error), outcome, each.by)
+    return Sent(intent, "published" if done.result is not None else "settled", "", outcome, each.by)
 
 
 def _tell(store: DurableStore, intent: Intent | None, verb: Any) -> Any:

@@ -38,7 +38,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What was decided for one intent; ``by`` is the token of the holder that refused it.
+    """What was decided for one intent; ``by`` is the token of the holder that refused it or took it in.
 
     No verdict: the id has ended already, so there is nothing to do.
     """
@@ -48,7 +48,7 @@ class Decided:
 
 
 def restore(app: Any, alias: str, intent: Intent) -> Restored:
-    """Read an intent's call. Raises StoredCallError."""
+    """Read an intent's call; nobody is left to whom anything could be raised. Raises StoredCallError."""
     call, notes = decode(intent.call, accept=accepted_by(app))
     task_object = app.tasks.get(call.task)
     options = dict(call.options)
@@ -71,6 +71,7 @@ def _known(
         "counted": stack.counts_in_store(),
         "task_object": task_object,
         "kept": Kept(alias, intent, plain),
+        "by_celery": True,
     }
 
 
@@ -117,8 +118,7 @@ def _decide(item: Restored, answer: AcquireResult | None) -> Decided | Unavailab
     if isinstance(answer, Held):
         return Decided(refuse(call, header, answer), answer.id)
     if isinstance(answer, Merged):
-        # A message that is overdue is the relay's to publish: here nobody waits for it.
-        return Decided(join(call, header, replace(answer, publish=False)), answer.id)
+        return Decided(join(call, header, answer), answer.id)
     if isinstance(answer, Acquired):
         return Decided(_seated(item, header))
     raise TypeError(f"a store answered {answer!r} to acquire")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, cast
 
 from celery import current_app
@@ -67,9 +68,11 @@ def durable(alias: str) -> DurableStore | None:
 def _alias(item: Plan) -> str:
     """The store of a call's policy, also where the call goes past it or cannot be told from others here."""
     call, header = item.call, item.header
+    if item.outcome is Outcome.UNPROTECTED:
+        return ""
     if header is not None and header.locks:
         return header.knobs.store
-    if call.again is not None or item.outcome is Outcome.UNPROTECTED:
+    if call.again is not None:
         return ""
     policy = call.policy
     if policy is BYPASS:
@@ -160,9 +163,14 @@ def app_of(call: Call | Execution) -> Any:
     return current_app if call.task_object is None else call.task_object.app
 
 
-def accepted_by(app: Any) -> set[str]:
+def accepted_by(app: Any) -> frozenset[str]:
     """Return the content types that the project accepts from its broker."""
-    return set(prepare_accept_content(app.conf.accept_content) or ())
+    return _content_types(tuple(app.conf.accept_content or ()))
+
+
+@lru_cache(100)
+def _content_types(accepted: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(prepare_accept_content(accepted) or ())
 
 
 def _moment(app: Any, call: Call) -> dict[str, Any]:

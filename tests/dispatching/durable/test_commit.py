@@ -10,7 +10,7 @@ import pytest
 from celery import Task, chain, chord, group, shared_task
 from django.db import transaction
 
-from django_jobdedup import DuplicateDispatch, FingerprintError, Outcome, StoredCallError, outcome_of
+from django_jobdedup import FingerprintError, Outcome, StoredCallError, outcome_of
 from testproject.celery import app
 from tests.dispatching import jobs
 from tests.jobs import tasks
@@ -103,8 +103,8 @@ def test_nobody_is_left_to_raise_to(base: Base, log: pytest.LogCaptureFixture, h
         first, second = (tasks.until_executed.apply_async(("a",), unique=policy) for _ in range(2))
     assert base.sent() == [first.id]
     assert second.outcome == "suppressed"
-    assert f"job {first.id} holds its lock" in log.text
-    assert isinstance(heard["dispatch_decided"][-1]["error"], DuplicateDispatch)
+    assert f"was not queued: job {first.id} holds lock" in log.text
+    assert [said["outcome"] for said in heard["dispatch_decided"]][2:] == ["accepted", "suppressed"]
 
 
 def test_a_call_is_put_off_after_the_commit(base: Base) -> None:
@@ -247,6 +247,18 @@ def test_turned_off_everything_goes_at_once(base: Base, settings: Any) -> None:
         result = tasks.until_executed.delay("a")
         assert base.sent() == [result.id]
     assert base.rows() == []
+
+
+@pytest.mark.parametrize("mode", ["bypass", "enforce"])
+def test_a_call_that_runs_in_its_caller_does_not_wait(base: Base, settings: Any, mode: str) -> None:
+    """There is no message that could wait for the commit."""
+    settings.JOBDEDUP_EAGER = mode
+    with base.atomic():
+        result = jobs.adding.apply(("a", 1, 2))
+        assert result.get() == 3
+    assert result.outcome == ("bypassed" if mode == "bypass" else "accepted")
+    assert base.sent() == []
+    assert "pending" not in base.states()
 
 
 def test_delay_on_commit_is_decided_after_the_commit(base: Base) -> None:
