@@ -17,8 +17,11 @@ import argparse
 import json
 import os
 import sys
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
+from benchmarks import database
 from benchmarks.table import Timings, show, table
 from testproject.embedded_redis import EmbeddedRedis
 
@@ -33,8 +36,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a measurement")
     parser.add_argument("--dispatch-only", action="store_true", help="start no worker")
+    parser.add_argument("--databases", action="store_true", help="time the database store, and nothing else")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures there")
     chosen = parser.parse_args()
+    if chosen.databases:
+        return time_databases(*(QUICK if chosen.quick else USUAL)[:2])
     with EmbeddedRedis() as server:
         os.environ.update(REDIS_URL=server.url, TESTPROJECT_SETTINGS='{"JOBDEDUP_REQUIRE_WORKER": false}')
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
@@ -42,6 +48,25 @@ def main() -> int:
     if chosen.json:
         chosen.json.write_text(json.dumps(figures, indent=2), encoding="utf-8")
     return broken(figures["dispatch"])
+
+
+def time_databases(rounds: int, calls: int) -> int:
+    """Time the database store on what is there; no bound stands there."""
+    with EmbeddedRedis() as server, ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        os.environ["REDIS_URL"] = server.url
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
+        os.environ["TESTPROJECT_SETTINGS"] = json.dumps(database.settings_of(stack, Path(folder)))
+        import django
+
+        django.setup()
+        from benchmarks import jobs as timed
+
+        names = database.migrate()
+        stack.callback(database.close)
+        show("dispatch", table(database.time_dispatch(timed.usual, names, rounds, calls // 4)))
+        show("start and end of a body", table(database.time_verbs(names, rounds, calls // 4)))
+    return 0
 
 
 def measure(
