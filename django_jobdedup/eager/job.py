@@ -56,12 +56,17 @@ def run(
 
 def _answer(task: Any, done: Dispatch, ended: tuple[Any, Visit] | None) -> Any:
     """The result that the caller gets; a body that did not run answers with who covers it."""
-    by = done.id if ended is None else ended[1].refused_by
-    if by is None:
-        return marked(task.app, replace(done, result=ended[0] if ended is not None else None))
-    outcome = done.outcome if ended is None else Outcome.SUPPRESSED
+    if ended is None:
+        return _refused(task, done, done.id)
+    result, visit = ended
+    if visit.refused_by is None:
+        return marked(task.app, replace(done, result=result))
+    return _refused(task, replace(done, outcome=Outcome.SUPPRESSED), visit.refused_by)
+
+
+def _refused(task: Any, done: Dispatch, by: str) -> Any:
     result = EagerResult(by, Suppressed(by), SUCCESS, name=task.name)
-    return marked(task.app, replace(done, outcome=outcome, id=by, result=result))
+    return marked(task.app, replace(done, id=by, result=result))
 
 
 def _call_or_none(

@@ -10,6 +10,7 @@ from typing import Final
 from django_jobdedup import signals
 from django_jobdedup.call import Running
 from django_jobdedup.middleware.addressing import token_of
+from django_jobdedup.stores.base import Store
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.requests import Token
 from django_jobdedup.stores.results import Lost
@@ -27,7 +28,7 @@ def kept_alive(current: Running) -> Iterator[None]:
     header = current.execution.header
     over = threading.Event()
     token = token_of(header, current.execution.nonce)
-    work = (header.knobs.store, token, header.id, over)
+    work = (stores[header.knobs.store], token, header.id, over)
     thread = threading.Thread(target=_renew, args=work, name="jobdedup-own-lease", daemon=True)
     try:
         thread.start()
@@ -39,10 +40,10 @@ def kept_alive(current: Running) -> Iterator[None]:
         over.set()
 
 
-def _renew(store: str, token: Token, id: str, over: threading.Event) -> None:
+def _renew(store: Store, token: Token, id: str, over: threading.Event) -> None:
     while not over.wait(token.lease / RENEWALS):
         try:
-            answer = stores[store].renew([token])[0]
+            answer = store.renew([token])[0]
         except Exception as error:
             signals.report("own_lease.renew", error)
             continue

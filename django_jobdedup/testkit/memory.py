@@ -7,7 +7,8 @@ backend here then gives the very store that was there before, with its locks.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Final
 
@@ -39,13 +40,14 @@ class Stores:
         """Return the ``JOBDEDUP_STORES`` that lead here."""
         return {alias: {"BACKEND": BACKEND, "LOCATION": self.key} for alias in aliases}
 
-    def put_up(self) -> None:
-        """Let the backend find these stores."""
+    @contextmanager
+    def on_the_shelf(self) -> Iterator[None]:
+        """Let the backend find these stores within the block."""
         _shelf[self.key] = self
-
-    def put_away(self) -> None:
-        """Forget these stores."""
-        _shelf.pop(self.key, None)
+        try:
+            yield
+        finally:
+            del _shelf[self.key]
 
 
 def store_of_the_test(alias: str, location: str, options: Mapping[str, Any]) -> MemoryStore:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from django.apps import apps
@@ -14,6 +15,34 @@ from django_jobdedup.dispatching.confirm import confirmer
 from django_jobdedup.middleware import mistake
 from django_jobdedup.testkit.kit import Kit
 from django_jobdedup.testkit.memory import Stores
+
+#: Puts settings in force for as long as its context is entered.
+Overriding = Callable[[Mapping[str, Any]], AbstractContextManager[Any]]
+
+
+@contextmanager
+def kit_of_a_test(overriding: Overriding, options: Mapping[str, Any]) -> Iterator[Kit]:
+    """Give a kit, its settings in force within the block, those in ``options`` among them.
+
+    Raises ImproperlyConfigured where the app is not installed.
+    """
+    if not (apps.ready and apps.is_installed("django_jobdedup")):
+        raise ImproperlyConfigured(
+            "override_jobdedup() needs 'django_jobdedup' in INSTALLED_APPS, and a Django that is set up "
+            "(by manage.py test, by pytest-django, or by django.setup())."
+        )
+    kit = Kit()
+    memory = Stores(kit.clock)
+    settings = {"JOBDEDUP_MODE": "enforce", "JOBDEDUP_EAGER": "enforce", **options}
+    settings["JOBDEDUP_STORES"] = memory.setting(settings.get("JOBDEDUP_STORES", conf.STORES) or ["default"])
+    confirmer.flush()
+    with memory.on_the_shelf(), overriding(settings), kit.listening():
+        mistake.forget()
+        try:
+            yield kit
+        finally:
+            # What was accepted here must be confirmed here, not in whatever store comes next.
+            confirmer.flush()
 
 
 class override_jobdedup(TestContextDecorator):  # noqa: N801 - named as Django's override_settings
@@ -41,27 +70,9 @@ class override_jobdedup(TestContextDecorator):  # noqa: N801 - named as Django's
 
     def enable(self) -> Kit:
         """Begin; return the kit. Raises ImproperlyConfigured where the app is not installed."""
-        if not (apps.ready and apps.is_installed("django_jobdedup")):
-            raise ImproperlyConfigured(
-                "override_jobdedup() needs 'django_jobdedup' in INSTALLED_APPS, and a Django that is set up "
-                "(by manage.py test, by pytest-django, or by django.setup())."
-            )
-        kit = Kit()
-        memory = Stores(kit.clock)
-        settings = {"JOBDEDUP_MODE": "enforce", "JOBDEDUP_EAGER": "enforce", **self._settings}
-        settings["JOBDEDUP_STORES"] = memory.setting(
-            settings.get("JOBDEDUP_STORES", conf.STORES) or ["default"]
-        )
-        with ExitStack() as entered:
-            confirmer.flush()
-            memory.put_up()
-            entered.callback(memory.put_away)
-            entered.enter_context(override_settings(**settings))
-            entered.enter_context(kit.listening())
-            # What was accepted here must be confirmed here, not in whatever store comes next.
-            entered.callback(confirmer.flush)
-            mistake.forget()
-            self._entered.append(entered.pop_all())
+        entered = ExitStack()
+        kit = entered.enter_context(kit_of_a_test(lambda named: override_settings(**named), self._settings))
+        self._entered.append(entered)
         return kit
 
     def __enter__(self) -> Kit:  # type: ignore[override] # the annotations know two subclasses

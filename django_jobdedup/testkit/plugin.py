@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def jobdedup() -> Iterator[Kit]:
+def jobdedup(request: pytest.FixtureRequest) -> Iterator[Kit]:
     """Locks of this test's own, in memory: ``.clock``, ``.outcomes()``, ``.starts()``, ``.locks()``."""
-    from django_jobdedup.testkit.override import override_jobdedup
+    from django_jobdedup.testkit.override import kit_of_a_test
+    from django_jobdedup.testkit.pytest_settings import overriding
 
-    with override_jobdedup() as kit:
+    with kit_of_a_test(overriding(request), {}) as kit:
         yield kit

@@ -15,7 +15,12 @@ from tests.rig.environment import forget_connections
 
 from . import jobs
 
-OPTIONS = {"broker_url": "memory://", "result_backend": "cache+memory://", "task_store_eager_result": False}
+OPTIONS = {
+    "broker_url": "memory://",
+    "broker_transport_options": {"polling_interval": 0.02},
+    "result_backend": "cache+memory://",
+    "task_store_eager_result": False,
+}
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,48 @@ import random
 
 def pytest_collection_modifyitems(items):
     random.Random(os.environ["SEED"]).shuffle(items)
+
+
+def pytest_runtest_setup():
+    from django.conf import settings
+
+    assert not hasattr(settings, "JOBDEDUP_STORES"), "left by the test before"
+"""
+
+MIXED = """
+import pytest
+from reports.tasks import build_report
+
+
+@pytest.fixture
+def expiring(settings):
+    settings.JOBDEDUP_DEFAULTS = {"ttl": 60}
+
+
+def check(jobdedup, settings):
+    settings.JOBDEDUP_TASKS = {"reports.*": {"unique": {"ttl": 30}}}
+    build_report.delay(42, "2026-08")
+    settings.JOBDEDUP_GRACE = 10
+    [lock] = jobdedup.locks()
+    assert lock.until - lock.since == pytest.approx(30, abs=5)
+
+
+def test_the_kit_first(jobdedup, settings):
+    check(jobdedup, settings)
+
+
+def test_the_settings_first(settings, jobdedup):
+    check(jobdedup, settings)
+
+
+def test_settings_set_before_and_within(expiring, jobdedup, settings):
+    check(jobdedup, settings)
+
+
+def test_settings_of_a_fixture_hold(expiring, jobdedup):
+    build_report.delay(42, "2026-08")
+    [lock] = jobdedup.locks()
+    assert lock.until - lock.since == pytest.approx(60, abs=5)
 """
 
 EXAMPLES = [text for text in blocks(PAGE.read_text(), "python") if "def test_" in text]
@@ -49,6 +91,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, st
     (project / "conftest.py").write_text(SHUFFLED)
     for number, text in enumerate(EXAMPLES):
         (project / "reports" / f"test_{number}.py").write_text(text)
+    (project / "test_mixed.py").write_text(MIXED)
     with ThreadPoolExecutor(4) as pool:
         django = {("django", seed): pool.submit(run, project, seed, *DJANGO, seed) for seed in SEEDS}
         runs = django | {("pytest", seed): pool.submit(run, project, seed, *PYTEST) for seed in SEEDS}
@@ -87,7 +130,7 @@ def test_djangos_runner_in_parallel_processes_in_random_order(
 @pytest.mark.parametrize("seed", SEEDS)
 def test_pytest_in_random_order(said: Callable[[str, str], str], seed: str) -> None:
     text = said("pytest", seed)
-    assert f"{sum(example.count('def test_') for example in EXAMPLES)} passed" in text
+    assert f"{sum(example.count('def test_') for example in [*EXAMPLES, MIXED])} passed" in text
     assert "unavailable" not in text
 
 

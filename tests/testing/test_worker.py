@@ -45,6 +45,15 @@ def test_a_worker_in_a_thread_shares_the_locks_of_the_test(in_memory: Celery, jo
     assert jobs.ran == [("unique", "k")]
 
 
+def test_one_worker_serves_the_kits_of_many_tests(in_memory: Celery) -> None:
+    """As with ``start_worker`` in ``setUpClass``: each kit hears of its own test."""
+    with worker(in_memory):
+        for _ in range(3):
+            with override_jobdedup() as kit:
+                assert jobs.unique.delay("k").get(timeout=10) == "k"
+                assert (kit.outcomes(), kit.starts(), kit.locks()) == (["accepted"], ["run"], [])
+
+
 @pytest.mark.worker
 def test_a_worker_process_refuses_the_memory_store(celery_env: Environment) -> None:
     store = {"default": {"BACKEND": "django_jobdedup.stores.memory.MemoryStore"}}
