@@ -69,7 +69,7 @@ def failed(current: Running, error: BaseException) -> tuple[How | None, str]:
     if current.republished:
         return How.HANDOVER, "retry"
     if isinstance(error, Reject):
-        requeued = getattr(error, "requeue", False) and current.execution.late_for
+        requeued = getattr(error, "requeue", False) and _acks_late(current)
         return (How.REQUEUE if requeued else How.RELEASE), "reject"
     if isinstance(error, Ignore):
         return _good(current), "ignore"
@@ -91,10 +91,28 @@ def _exit(current: Running) -> How | None:
     With late ack the broker may deliver the message again, so the seat waits; the main process frees
     it if it acks after all. With ``retry_on_worker_lost`` the main process publishes the id again.
     """
-    execution = current.execution
-    if execution.late_for:
+    if _acks_late(current):
         return How.REQUEUE
-    if execution.eager:
+    if current.execution.eager:
         return How.RELEASE
-    task: Any = execution.task_object
+    task: Any = current.execution.task_object
     return None if getattr(task, "retry_on_worker_lost", False) else How.RELEASE
+
+
+def _acks_late(current: Running) -> bool:
+    """Whether the message is the broker's still; in solo an early ack counts, though it leaves later."""
+    execution = current.execution
+    return bool(execution.late_for and getattr(execution.task_object, "acks_late", False))
+
+
+def is_lost_by_ack(current: Running, error: BaseException) -> bool:
+    """Say whether Celery would ack a message whose body it has cut short, and so lose the job.
+
+    At a cold shutdown gevent's and eventlet's pools do, even with late ack: to them a killed greenlet has
+    succeeded. One that was killed by a revoke shall not come again.
+    """
+    if current.how is not How.REQUEUE or type(error).__name__ != "GreenletExit":
+        return False
+    from celery.worker import state  # loads all of Celery's worker
+
+    return current.execution.id not in state.revoked

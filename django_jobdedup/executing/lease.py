@@ -21,7 +21,7 @@ from django_jobdedup import signals
 from django_jobdedup.call import Ending
 from django_jobdedup.executing.losing import look_into
 from django_jobdedup.executing.presence import presence
-from django_jobdedup.executing.processes import is_alive, is_gone
+from django_jobdedup.executing.processes import is_gone, is_still_in
 from django_jobdedup.executing.reception import Delivery, delivery_of
 from django_jobdedup.executing.revoked import end_revoked
 from django_jobdedup.middleware import stack
@@ -40,11 +40,11 @@ PATIENCE: Final = 10.0
 
 @dataclass(slots=True)
 class Dying:
-    """A delivery whose pool process has been told to go; its seat is free when it has gone."""
+    """A delivery whose process or greenlet has been told to go; its seat is free when it has gone."""
 
     delivery: Delivery
     ending: Ending
-    pid: int | None
+    request: Any
     since: float = field(default_factory=time.monotonic)
 
     @property
@@ -105,7 +105,7 @@ class LeaseKeeper:
 
     def _bury(self) -> None:
         for dying in list(self._dying):
-            if _is_over(dying) or not is_alive(dying.pid):
+            if _is_over(dying) or not is_still_in(dying.request):
                 self._dying.remove(dying)
                 stack.ended(dying.ending)
 
@@ -128,7 +128,9 @@ def running_deliveries() -> list[Delivery]:
 
     Not those of a lost process: Celery may need ten seconds to learn of it, the lease lapses sooner.
     """
-    return _deliveries(request for request in _copied(state.active_requests) if not _is_lost(request))
+    return _deliveries(
+        request for request in _copied(state.active_requests) if not is_gone(request.worker_pid)
+    )
 
 
 def waiting_requests() -> list[Any]:
@@ -137,10 +139,6 @@ def waiting_requests() -> list[Any]:
     active = set(_copied(state.active_requests))
     received = [*_copied(scheduled), *_copied(state.reserved_requests)]
     return [request for request in received if request not in active]
-
-
-def _is_lost(request: Any) -> bool:
-    return is_gone(request.worker_pid)
 
 
 def _copied(requests: Iterable[Any]) -> list[Any]:

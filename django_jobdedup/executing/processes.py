@@ -1,12 +1,20 @@
 """Pool processes, by the pid that Celery reports for an accepted job.
 
 Only prefork runs a job in a process of its own. Solo and threads report the main process, gevent and
-eventlet the address of a greenlet.
+eventlet the address of a greenlet, which is found by the request.
 """
 
 from __future__ import annotations
 
 import os
+from typing import Any
+
+
+def is_still_in(request: Any) -> bool:
+    """Say whether what runs the body of a request has not gone yet: a process of the pool or a greenlet."""
+    reference = request._apply_result
+    greenlet = None if reference is None else reference()
+    return getattr(greenlet, "dead", True) is False or is_alive(request.worker_pid)
 
 
 def is_gone(pid: int | None) -> bool:

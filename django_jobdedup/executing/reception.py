@@ -13,6 +13,7 @@ from typing import Any
 from django_jobdedup.executing.adoption import adopted
 from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.nonce import new_nonce
+from django_jobdedup.executing.pool import comes_again
 from django_jobdedup.header import HEADER, NONCE, Header
 from django_jobdedup.middleware.addressing import token_of
 from django_jobdedup.middleware.releasing import copies_live
@@ -60,7 +61,9 @@ def receive(request: Any) -> Delivery | None:
     if header.knobs.store not in stores:
         _run_without(request, header)
         return None
-    late_for = copies_live(header.knobs, visibility_timeout(request.app)) if request.task.acks_late else 0.0
+    late_for = (
+        copies_live(header.knobs, visibility_timeout(request.app)) if comes_again(request.task) else 0.0
+    )
     delivery = Delivery(header, new_nonce(), request.task.name, late_for)
     wire[HEADER], wire[NONCE] = header.encode(), delivery.nonce
     request.jobdedup = delivery

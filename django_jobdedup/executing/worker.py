@@ -14,6 +14,7 @@ from django_jobdedup.call import Ending
 from django_jobdedup.executing import unread
 from django_jobdedup.executing.endings import unseen
 from django_jobdedup.executing.lease import Dying, keeper
+from django_jobdedup.executing.pool import pool
 from django_jobdedup.executing.presence import presence
 from django_jobdedup.executing.reception import Delivery, receive
 from django_jobdedup.executing.requests import remember, requests_of
@@ -75,6 +76,7 @@ def on_ready(sender: Any, **_: Any) -> None:
 
 def on_received(sender: Any, request: Any, **_: Any) -> None:
     """Give the delivery its nonce."""
+    pool.is_of(sender)
     try:
         delivery = receive(request)
     except Exception as error:
@@ -135,4 +137,4 @@ def _when_gone(ending: Ending, found: tuple[Any, Delivery] | None) -> None:
         stack.ended(ending)
     else:
         request, delivery = found
-        keeper.watch(Dying(delivery, ending, request.worker_pid))
+        keeper.watch(Dying(delivery, ending, request))

@@ -19,9 +19,10 @@ from django_jobdedup.conf import conf
 from django_jobdedup.exceptions import JobDead, StoreUnavailable
 from django_jobdedup.executing import in_place
 from django_jobdedup.executing.broker import visibility_timeout
-from django_jobdedup.executing.endings import failed, retries_in_place, succeeded, unseen
+from django_jobdedup.executing.endings import failed, is_lost_by_ack, retries_in_place, succeeded, unseen
 from django_jobdedup.executing.nonce import new_nonce
 from django_jobdedup.executing.own_lease import kept_alive
+from django_jobdedup.executing.pool import comes_again
 from django_jobdedup.executing.putting_off import put_off
 from django_jobdedup.header import HEADER, NONCE, Header
 from django_jobdedup.middleware import stack
@@ -97,6 +98,10 @@ def _guarded(original: Callable[..., Any], execution: Execution) -> Any:
         if header.locks and not current.reason and failed(current, error)[0] is How.RELEASE:
             _end(execution)
         raise
+    except BaseException as error:
+        if is_lost_by_ack(current, error):
+            raise Reject("cut short by the shutdown", requeue=True) from error
+        raise
     finally:
         running.reset(mark)
         in_place.note(execution, current.how)
@@ -113,7 +118,7 @@ def execution_of(
 ) -> Execution:
     """Return the frozen facts of the delivery that is about to start."""
     request, visibility = task.request, visibility_timeout(task.app)
-    is_late = task.acks_late and header.locks and not request.is_eager
+    is_late = comes_again(task) and header.locks and not request.is_eager
     late = copies_live(header.knobs, visibility) if is_late else 0.0
     return Execution(
         task=task.name,

@@ -65,7 +65,8 @@ def claim_request(header: Header, nonce: str, late_for: float, *, counted: bool)
         ttl=knobs.ttl,
         late=late_for,
         gate=knobs.gate,
-        max_starts=knobs.max_starts,
+        # A hand-over (retry, replace) is an end of its own kind: Celery's max_retries counts those.
+        max_starts=knobs.max_starts and knobs.max_starts + header.n,
         by=process_name(),
         name=knobs.name,
         counted=counted,
@@ -88,7 +89,7 @@ def _answered(execution: Execution, answer: ClaimResult) -> Claimed | None:
     if isinstance(answer, Busy | Early):
         raise NotStarted(Start.PUT_OFF, by=task_id_of(getattr(answer, "by", "")), after=answer.retry_in)
     if isinstance(answer, Exhausted):
-        reason = f"started {answer.starts} times without an end"
+        reason = f"started {answer.starts - execution.header.n} times without an end"
         bury_execution(execution, reason)
         raise NotStarted(Start.DEAD, reason=reason)
     raise NotStarted(Start.DONE)
