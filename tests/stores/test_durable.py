@@ -185,6 +185,7 @@ def test_an_unconfirmed_intent_comes_again_and_a_confirmed_one_does_not(database
     assert state(database, "a") == "published"
     database.advance(5400)
     assert sorted(due(database)) == ["a", "b"], "nothing was heard of them for their TTL"
+    assert state(database, "a") == "pending", "in the hands of a relay"
 
 
 def test_one_that_started_is_not_due(database: DatabaseBench) -> None:

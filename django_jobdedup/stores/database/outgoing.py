@@ -62,7 +62,7 @@ def _stamp(sql: Sql, ids: list[int], stamp: str, now: int, then: int) -> None:
     seated = f"{q('seat')} <> ''"
     # W, not P: a relay whose publish fails must not be able to withdraw it.
     text = (
-        f"UPDATE {q(TABLE)} SET {q('relay')} = %s, {q('publish_at')} = %s, "  # noqa: S608
+        f"UPDATE {q(TABLE)} SET {q('relay')} = %s, {q('publish_at')} = %s, {q('state')} = 'pending', "  # noqa: S608
         f"{q('until')} = CASE WHEN {seated} THEN %s ELSE {q('until')} END, "
         f"{q('attention')} = CASE WHEN {seated} THEN %s ELSE {q('attention')} END, "
         f"{q('seat')} = CASE WHEN {seated} THEN 'W' ELSE {q('seat')} END, "
