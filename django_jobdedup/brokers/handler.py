@@ -16,7 +16,7 @@ BROKERS: Final[dict[str, type[RedisBroker | RabbitBroker]]] = {"redis": RedisBro
 def broker_for(app: Any) -> Broker:
     """Return the broker of an app, without connecting; raises Unreadable for other transports."""
     connection = app.connection_for_read()
-    driver = connection.transport.driver_type
+    driver = str(connection.get_transport_cls().driver_type)
     if driver not in BROKERS:
         raise Unreadable(
             f"Messages of the transport {driver!r} ({connection.as_uri()}) cannot be looked at: "

@@ -244,12 +244,12 @@ def test_a_queue_that_has_not_reported_yet(
 ) -> None:
     """A new queue is in the list without numbers for some seconds."""
     api.queues = [{"name": queue, **numbers}]
-    with pytest.raises(Unreadable, match=f"'{queue}' has not reported yet what it holds"):
+    with pytest.raises(Unreadable, match=f"'{queue}' has not reported yet to the management API"):
         broker_for(app).find(["id"], [queue], patience=STALE)
 
 
 def test_a_queue_that_the_api_does_not_list(celery_env: Environment, bound: Any, queue: str) -> None:
-    with pytest.raises(Unreadable, match=f"'{queue}' has not reported yet what it holds"):
+    with pytest.raises(Unreadable, match=f"'{queue}' has not reported yet to the management API"):
         broker_for(app).find(["id"], [queue], patience=STALE)
 
 

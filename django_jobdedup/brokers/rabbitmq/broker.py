@@ -111,20 +111,20 @@ def _assert_empty(connection: Any, names: Iterable[str]) -> None:
         declared = _declared(connection, name)
         if declared is None:
             continue
-        held = _held(name, declared[0], known.get(name))
-        if held:
-            raise Unreadable(
-                f"The queue {name!r} {held}, and RabbitMQ does not show which, so no message is surely gone."
-            )
+        _assert_holds_nothing(name, declared[0], known.get(name))
 
 
-def _held(name: str, ready: int, depth: Depth | None) -> str:
-    """Say what a queue holds, in words; empty for an empty queue."""
+def _assert_holds_nothing(name: str, ready: int, depth: Depth | None) -> None:
     if depth is None or depth.ready is None or depth.unacked is None:
-        return "has not reported yet what it holds"
+        raise Unreadable(
+            f"The queue {name!r} has not reported yet to the management API what it holds; a new one takes "
+            "some seconds."
+        )
     if ready or depth.ready or depth.unacked:
-        return f"holds {max(ready, depth.ready)} waiting and {depth.unacked} unacked messages"
-    return ""
+        raise Unreadable(
+            f"The queue {name!r} holds {max(ready, depth.ready)} waiting and {depth.unacked} unacked "
+            "messages, and RabbitMQ does not show which, so no message is surely gone."
+        )
 
 
 def _declared(connection: Any, queue: str) -> tuple[int, int] | None:
