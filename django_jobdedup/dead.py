@@ -10,11 +10,12 @@ import time
 from typing import Any, Final
 
 from celery.app import app_or_default
-from django.db import router, transaction
+from django.db import router
+from django.db.models import F
 
 from django_jobdedup.exceptions import StoredCallError
 from django_jobdedup.header import HEADER
-from django_jobdedup.middleware.keeping import accepted_by
+from django_jobdedup.middleware.keeping import accepted_by, durable
 from django_jobdedup.models.intent import IntentQuerySet, JobIntent, State
 from django_jobdedup.policies.resolve import policy_of
 from django_jobdedup.policies.unique import Unique
@@ -36,20 +37,23 @@ def requeue(pk: int, *, using: str | None = None, app: Any = None) -> Any:
 
     It gets an id of its own: the old one is closed, and whoever waited for it has been told. The row is
     then ``superseded`` by the new job. Killed between the two, the row stays dead and the job runs: nothing
-    is lost, and sending it again is refused while that one is in flight.
+    is lost, and sending it again is refused while that one is in flight. In a transaction of the database
+    that keeps its calls the job goes out after the commit.
 
     Raises LookupError where no such job is dead, StoredCallError for one without a readable call, and what a
     dispatch raises, such as DuplicateDispatch: the row then stays dead.
     """
-    app, alias = app_or_default(app), _alias(using)
-    with transaction.atomic(using=alias):
-        row = JobIntent.objects.using(alias).select_for_update().filter(pk=pk, state=State.DEAD).first()
-        if row is None:
-            raise LookupError(f"There is no dead job {pk}: perhaps somebody has sent it again or deleted it.")
-        result = _send(row, app)
-        row.state, row.reason, row.mark_by = State.SUPERSEDED, f"sent again as {result.id}", result.id
-        row.version += 1
-        row.save(update_fields=["state", "reason", "mark_by", "version"])
+    rows = JobIntent.objects.using(_alias(using)).filter(pk=pk, state=State.DEAD)
+    row = rows.first()
+    if row is None:
+        raise LookupError(f"There is no dead job {pk}: perhaps somebody has sent it again or deleted it.")
+    result = _send(row, app_or_default(app))
+    rows.update(
+        state=State.SUPERSEDED,
+        reason=f"sent again as {result.id}",
+        mark_by=result.id,
+        version=F("version") + 1,
+    )
     return result
 
 
@@ -78,10 +82,16 @@ def _send(row: JobIntent, app: Any) -> Any:
     if notes.typed and task is not None:
         options["task_type"] = task
     policy = policy_of(call.task, getattr(task, "unique", None))
-    if isinstance(policy, Unique) and isinstance(policy.dispatch_strategy, Reject):
+    if isinstance(policy, Unique) and isinstance(policy.dispatch_strategy, Reject) and not _waits(policy):
         # Refused once more it would be a second row; so it is an error to whoever asked.
         options["unique"] = {"on_conflict": _raising(policy)}
     return app.send_task(call.task, call.args, call.kwargs, **options)
+
+
+def _waits(policy: Unique) -> bool:
+    """Whether this dispatch is decided after a commit, when nobody is left to raise to."""
+    store = durable(policy.store)
+    return store is not None and store.in_transaction()
 
 
 def _raising(policy: Unique) -> Any:

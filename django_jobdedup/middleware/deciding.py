@@ -11,7 +11,7 @@ from typing import Any
 
 from django_jobdedup.call import Call
 from django_jobdedup.exceptions import PolicyError
-from django_jobdedup.header import HEADER, Header
+from django_jobdedup.header import HEADER, Header, life_of, task_id_of
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.base import Kept, Seat
 from django_jobdedup.middleware.keeping import accepted_by
@@ -54,10 +54,12 @@ def restore(app: Any, alias: str, intent: Intent) -> Restored:
     options = dict(call.options)
     if notes.typed and task_object is not None:
         options["task_type"] = task_object
-    header = Header.decode((options.get("headers") or {}).get(HEADER))
+    header, id = Header.decode((options.get("headers") or {}).get(HEADER)), task_id_of(intent.id)
     if header is not None:
-        header = replace(header, n=intent.n, at=header.at or time.time())
-    return Restored(intent, replace(call, **_known(alias, intent, notes, options, task_object)), header)
+        # The newest call of several that were merged runs under the id of the first.
+        header = replace(header, id=id, life=life_of(intent.id), n=intent.n, at=header.at or time.time())
+    known = _known(alias, intent, notes, options, task_object)
+    return Restored(intent, replace(call, id=id, **known), header)
 
 
 def _known(

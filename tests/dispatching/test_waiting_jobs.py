@@ -12,13 +12,13 @@ from kombu.exceptions import OperationalError
 
 from django_jobdedup import DuplicateDispatch, Reschedule
 from django_jobdedup.conf import conf
-from django_jobdedup.dispatching.overdue import publish_overdue
 from django_jobdedup.exceptions import StoredCallError
 from django_jobdedup.fingerprint.digest import shard_of
 from django_jobdedup.header import HEADER, Header
 from django_jobdedup.middleware.keeping import accepted_by
 from django_jobdedup.middleware.merging import LARGEST_IN_MEMORY
 from django_jobdedup.outcomes import Block, How, Refuse, Suppress
+from django_jobdedup.recovery.overdue import publish_overdue
 from django_jobdedup.stored_call.codec import decode
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.record import Ref
@@ -145,8 +145,8 @@ def test_maintenance_publishes_what_is_overdue_without_a_call(
         assert isinstance(found, Reaped)
         return [each for each in found.overdue if each.ref == ref_of(first)]
 
-    (overdue,) = wait_for(reaped, 5)
-    publish_overdue(store, overdue)
+    found = wait_for(reaped, 5)
+    assert publish_overdue(store, found) == {"overdue": 1}
     (message,) = messages(redis_client, world.namespace, key)
     assert (message["headers"]["id"], message["arguments"]) == (first.id, [key, 2])
     assert state(first, TASK.name) == [(first.id, "W")]
