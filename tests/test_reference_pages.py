@@ -7,6 +7,7 @@ import re
 from datetime import timedelta
 from inspect import getsource
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -15,10 +16,12 @@ from django_jobdedup.checks.ids import OTHER_IDS, SETTING_IDS
 from django_jobdedup.conf import SETTINGS
 from django_jobdedup.exceptions import JobDedupError, PolicyError
 from django_jobdedup.lock_types.registry import LOCK_TYPES
+from django_jobdedup.outcomes import Block, Dead, Decision, PutOff, Refuse, Suppress
 from django_jobdedup.policies.options import READERS
 from django_jobdedup.policies.unique import Unique
 from django_jobdedup.strategies.registry import STRATEGIES
 from django_jobdedup.strategies.reschedule import JITTER, Reschedule
+from django_jobdedup.strategies.wait import Wait
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "reference"
@@ -196,11 +199,52 @@ def test_the_table_of_strategies_lists_all_with_their_sides():
     ]
 
 
+def test_the_table_of_every_combination_says_where_a_strategy_may_stand():
+    rows = table("lock-types-and-strategies.md", "lock | `skip`")
+    names = list(STRATEGIES)
+
+    assert [ticked(row[0])[0] for row in rows] == list(LOCK_TYPES)
+    for lock, *cells in rows:
+        assert cells == [", ".join(stands(ticked(lock)[0], name)) or "no" for name in names]
+
+
+def stands(lock, name):
+    """Give the sides at which a lock takes a strategy."""
+    strategy = Wait(5) if name == "wait" else STRATEGIES[name]()
+    ttl = {"ttl": 60} if LOCK_TYPES[lock].keeps else {}
+    sides = LOCK_TYPES[lock].conflicts
+    for side in sides:
+        on_conflict = {side: strategy} if len(sides) > 1 else strategy
+        try:
+            policy = Unique(lock, on_conflict=on_conflict, **ttl)
+        except PolicyError:
+            continue
+        assert getattr(policy, f"{side}_strategy") == strategy
+        yield side
+
+
+def test_the_table_of_every_combination_has_every_strategy():
+    page = (PAGES / "lock-types-and-strategies.md").read_text()
+    (head,) = [line for line in page.splitlines() if line.startswith("| lock | `skip`")]
+
+    assert ticked(head) == list(STRATEGIES)
+
+
+@pytest.mark.parametrize("decision", [Suppress(), Refuse(), PutOff(1), Dead("why"), Block(1, Suppress())])
+def test_the_table_of_decisions_has_every_decision(decision):
+    shown = [ticked(row[0])[0].partition("(")[0] for row in table("lock-types-and-strategies.md", "decision")]
+
+    assert type(decision).__name__ in shown
+    assert len(shown) == len(get_args(Decision))
+
+
 def test_the_page_shows_the_defaults_of_reschedule():
     page = (PAGES / "lock-types-and-strategies.md").read_text()
     default = Reschedule()
 
-    assert f"### `Reschedule(after={default.after:g}, up_to={default.up_to:g}, times={default.times})`" in page
+    assert (
+        f"### `Reschedule(after={default.after:g}, up_to={default.up_to:g}, times={default.times})`" in page
+    )
     assert f"spread by {JITTER:.0%}".replace("%", " %") in page
 
 

@@ -89,14 +89,16 @@ def _exit(current: Running) -> How | None:
     """The process is told to go (terminate, hard limit, cold shutdown) or the body calls ``sys.exit``.
 
     With late ack the broker may deliver the message again, so the seat waits; the main process frees
-    it if it acks after all. With ``retry_on_worker_lost`` the main process publishes the id again.
+    it if it acks after all. With ``retry_on_worker_lost`` the main process publishes the id again. Whether
+    it was a failure, which may keep the lock, or a revoke, only the main process knows.
     """
     if _acks_late(current):
         return How.REQUEUE
     if current.execution.eager:
         return How.RELEASE
     task: Any = current.execution.task_object
-    return None if getattr(task, "retry_on_worker_lost", False) else How.RELEASE
+    told_there = getattr(task, "retry_on_worker_lost", False) or _failure(current) is How.KEEP
+    return None if told_there else How.RELEASE
 
 
 def _acks_late(current: Running) -> bool:

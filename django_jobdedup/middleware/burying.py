@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 
 from django.db import router, transaction
@@ -17,7 +18,10 @@ from django_jobdedup.call import Call, Execution
 from django_jobdedup.exceptions import StoredCallError
 from django_jobdedup.header import HEADER, NONCE, Header, task_id_of
 from django_jobdedup.middleware.addressing import ref_of
-from django_jobdedup.middleware.keeping import durable, stored
+from django_jobdedup.middleware.keeping import accepted_by, app_of, durable, stored
+from django_jobdedup.stored_call.codec import decode
+from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.record import Record
 
 logger = logging.getLogger("django_jobdedup")
 
@@ -78,6 +82,9 @@ def bury_execution(execution: Execution, reason: str) -> bool:
 
 def _call_of(execution: Execution) -> Call:
     """The call that would publish this message again, without what a delivery has added."""
+    newest = _stored(execution)
+    if newest is not None:
+        return newest
     task: Any = execution.task_object
     signature = task.signature_from_request(task.request, retries=0, countdown=None)
     options = {name: value for name, value in signature.options.items() if value is not None}
@@ -87,6 +94,20 @@ def _call_of(execution: Execution) -> Call:
     options["headers"] = headers
     args, kwargs = tuple(signature.args or ()), dict(signature.kwargs or {})
     return Call(execution.task, execution.id, args, kwargs, options, task_object=task)
+
+
+def _stored(execution: Execution) -> Call | None:
+    """The newest call of those that have joined this job; it is dead with them."""
+    header = execution.header
+    if header.knobs.on_waiting != "merge":
+        return None
+    record = stores[header.knobs.store].inspect(ref_of(header))
+    holders = record.holders if isinstance(record, Record) else ()
+    for holder in holders:
+        if holder.id == header.token and holder.args:
+            call, _ = decode(holder.args, accept=accepted_by(app_of(execution)))
+            return replace(call, id=execution.id, task_object=execution.task_object)
+    return None
 
 
 def _log(call: Call, reason: str) -> None:

@@ -18,6 +18,8 @@ from django_jobdedup.stores.results import Claimed, Gone, NotMine, Released, Una
 
 #: How long an ended id is remembered when the broker cannot have copied it: publish retries, seconds.
 SHORT_MARKER = 60.0
+#: Endings of a run that no body saw and that Celery stores as a failure.
+FAILURES = ("timeout", "lost")
 
 
 def give_back(execution: Execution, claimed: Claimed | None) -> None:
@@ -122,7 +124,8 @@ def _withdraw(ending: Ending) -> bool:
         )
     )
     if isinstance(answer, Gone) and ending.nonce:
-        return _finish(replace(ending, how=How.RELEASE), protected=False)
+        kept = header.knobs.keeps and header.knobs.keep_on_failure and ending.reason in FAILURES
+        return _finish(replace(ending, how=How.KEEP if kept else How.RELEASE), protected=False)
     if not isinstance(answer, Gone | Unavailable):
         signals.send(signals.lock_released, None, ending=ending)
     return not isinstance(answer, Unavailable)

@@ -110,6 +110,15 @@ def rejecting(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int
     return run(self, key, value, seconds)
 
 
+@shared_task(
+    bind=True,
+    unique=unique("until_and_while_executing", on_conflict={"dispatch": "rerun", "execution": "reject"}),
+)
+def rejecting_reruns(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Be dead when another runs, with all that joined."""
+    return run(self, key, value, seconds)
+
+
 @shared_task(bind=True, unique=unique("while_executing", on_conflict=Reschedule(0.2, up_to=0.2, times=2)))
 def patient_twice(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
     """Be put off twice, then be dead."""
@@ -132,6 +141,12 @@ def retried_too_often(self: Task, key: str, value: int = 0) -> int:
     """Retry without an end."""
     run(self, key, value, 0.0)
     raise self.retry(countdown=0.0, exc=JobError("again"))
+
+
+@shared_task(bind=True, time_limit=1, unique=unique("until_expired", ttl=60, keep_on_failure=True))
+def kept_over_its_limit(self: Task, key: str, value: int = 0, seconds: float = 5.0) -> int:
+    """Run into the hard time limit."""
+    return run(self, key, value, seconds)
 
 
 @shared_task(bind=True)

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 import redis
+from celery.exceptions import TimeLimitExceeded
 from django.db import connections
 
 from django_jobdedup import JobDead
 from django_jobdedup.dead import dead_jobs, delete, requeue
 from testproject.celery import app
+from tests.dispatching.looking import holders
 from tests.jobs.tasks import JobError
 from tests.rig.engines import Engine, Engines
 from tests.rig.environment import Environment, new_namespace
@@ -266,6 +268,17 @@ def test_a_dead_job_that_is_sent_again_is_a_new_job(place: Place) -> None:
     assert place.values(key) == [1, 2]
 
 
+def test_a_dead_job_keeps_the_newest_arguments_of_those_that_joined_it(place: Place) -> None:
+    key, first = running(place, tasks.rejecting_reruns, 2.0)
+    second = tasks.rejecting_reruns.apply_async((key, 2), countdown=0.7)
+    assert tasks.rejecting_reruns.delay(key, 3).id == second.id
+    with pytest.raises(JobDead):
+        second.get(timeout=10)
+    first.get(timeout=10)
+    again = requeue(place.dead()[second.id].pk, using=place.engine.alias)
+    assert again.get(timeout=10) == 3
+
+
 def test_a_job_that_was_put_off_too_often_is_dead(place: Place) -> None:
     key, first = running(place, tasks.patient_twice, 2.5)
     second = tasks.patient_twice.delay(key, 2)
@@ -289,6 +302,18 @@ def test_a_task_that_kills_its_worker_starts_three_times_and_is_dead(place: Plac
     wait_for(lambda: place.values(f"{key}-told"), 10)
     assert tasks.poisonous.delay(key, 2, healthy=True).get(timeout=10) == 2
     place.keys.wait_until_empty()
+
+
+def test_keep_on_failure_keeps_the_lock_over_the_hard_time_limit(place: Place) -> None:
+    """A failure that no body saw is one as well."""
+    key = new_key()
+    first = tasks.kept_over_its_limit.delay(key, 1)
+    with pytest.raises(TimeLimitExceeded):
+        first.get(timeout=10)
+    name = tasks.kept_over_its_limit.name
+    wait_for(lambda: [each.state for each in holders(first, name)] == ["K"], 5)
+    second = tasks.kept_over_its_limit.delay(key, 2)
+    assert (second.outcome, second.id) == ("suppressed", first.id)
 
 
 def test_retries_have_a_bound_of_their_own(place: Place) -> None:
