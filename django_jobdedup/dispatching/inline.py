@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+from kombu.exceptions import OperationalError
+
+from django_jobdedup import signals
 from django_jobdedup.call import Call
 from django_jobdedup.dispatching.broker import DOWN, breaker_of, publish
 from django_jobdedup.header import Header
 from django_jobdedup.middleware.addressing import ref_of
 from django_jobdedup.middleware.base import Dispatch
 from django_jobdedup.outcomes import Outcome
+from django_jobdedup.stores.durable import DurableStore
 from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.requests import Acquire
 
 
 def publish_kept(app: Any, call: Call, way: Callable[..., Any]) -> Dispatch:
@@ -19,19 +24,42 @@ def publish_kept(app: Any, call: Call, way: Callable[..., Any]) -> Dispatch:
 
     ``way`` publishes past the hook. What the message itself is to blame for stands in the answer.
     """
+    breaker = breaker_of(app)
     try:
-        result = None if breaker_of(app).refuses() else publish(app, call, way)
-    except DOWN:
-        result = None
+        if breaker.refuses():
+            raise OperationalError(f"the broker did not answer a moment ago: {breaker.error}")
+        result = publish(app, call, way)
     except Exception as error:
-        return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
-    if result is None:
-        options = call.options
-        result = (options.get("result_cls") or app.AsyncResult)(call.id)
-        result.ignored = options.get("ignore_result")
-    elif call.reserved is not None:
+        if not isinstance(error, DOWN) or not _is_written(call):
+            return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
+        return Dispatch(call, Outcome.UNKNOWN, call.id, result=_unpublished(app, call))
+    if call.reserved is not None:
         confirm(call.reserved)
     return Dispatch(call, Outcome.UNKNOWN, call.id, result=result)
+
+
+def _is_written(call: Call) -> bool:
+    """Whether the relay will find the call: in the row of its seat, or in one that is written now.
+
+    A call that goes without a seat (somebody waits for it, or it is put off) has no row so far.
+    """
+    kept = call.kept
+    if call.reserved is not None or kept is None:
+        return call.reserved is not None
+    intent = kept.intent
+    request = Acquire(intent.ref, intent.id, name=intent.name, call=intent.call, counted=call.counted)
+    try:
+        cast(DurableStore, stores[kept.store]).defer([request])
+    except Exception as error:  # the store is down as well: the caller has to know
+        signals.report("inline.defer", error)
+        return False
+    return True
+
+
+def _unpublished(app: Any, call: Call) -> Any:
+    result = (call.options.get("result_cls") or app.AsyncResult)(call.id)
+    result.ignored = call.options.get("ignore_result")
+    return result
 
 
 def confirm(header: Header) -> None:

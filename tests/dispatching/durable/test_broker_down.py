@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 import redis
+from django.db import DatabaseError
 from kombu.exceptions import OperationalError
 
 from django_jobdedup.call import Call
 from django_jobdedup.dispatching import broker
 from django_jobdedup.middleware.base import Middleware
+from django_jobdedup.stores.results import Unavailable
 from testproject.celery import app
 from testproject.embedded_redis import EmbeddedRedis
 from tests.jobs import tasks
@@ -86,6 +88,42 @@ def test_the_relay_stops_at_a_broker_that_is_down(shaky: Base, server: EmbeddedR
     assert [one.what for one in sent] == ["broker down"] * 30
     assert all("refused" in one.reason for one in sent)
     assert [row.attempts for row in shaky.rows()] == [0] * 30
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_promise_is_kept_over_a_dead_broker(shaky: Base, server: EmbeddedRedis) -> None:
+    """A call that goes without a seat gets its row when its message cannot go."""
+    server.stop()
+    holder = tasks.until_executed.delay("a")
+    promised = tasks.until_executed.apply_async(("a",), task_id="promised")
+    assert (holder.outcome, promised.outcome) == ("accepted", "bypassed")
+    assert [(row.token.partition("\x1e")[0], row.state) for row in shaky.rows()] == [
+        (holder.id, "pending"),
+        ("promised", "pending"),
+    ]
+    server.start()
+    for _ in range(2):  # the later of one key waits for the earlier
+        assert [sent.what for sent in shaky.relay()] == ["published"]
+    assert shaky.sent() == [holder.id, "promised"]
+
+
+def test_with_both_down_the_caller_gets_the_error(
+    shaky: Base, server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that neither the store nor the broker has taken is nobody's: it is not called accepted."""
+
+    def refuse(self: Any, requests: Any) -> Any:
+        return [Unavailable("down") for _ in requests]
+
+    def fail(self: Any, requests: Any) -> None:
+        raise DatabaseError("down")
+
+    monkeypatch.setattr(type(shaky.store), "acquire", lambda self, request: Unavailable("down"))
+    monkeypatch.setattr(type(shaky.store), "acquire_many", refuse)
+    monkeypatch.setattr(type(shaky.store), "defer", fail)
+    server.stop()
+    with pytest.raises(OperationalError):
+        tasks.until_executed.delay("a")
 
 
 def test_a_connection_that_was_lost_is_opened_anew(shaky: Base, server: EmbeddedRedis) -> None:
