@@ -290,13 +290,34 @@ def test_the_queue_of_an_unacked_message_is_that_of_its_exchange(broker: Broker,
     assert broker.find([id], ["inner"]).seen == {id: (Sighting(Place.UNACKED, "inner"),)}
 
 
+def test_an_unacked_message_whose_binding_is_gone_goes_by_its_routing_key(
+    broker: Broker, hands: Hands
+) -> None:
+    exchange = Exchange("planets", type="topic")
+    Queue("inner", exchange, routing_key="planet.#")(hands.channel).declare()
+    Queue("outer", exchange, routing_key="moon.#")(hands.channel).declare()
+    id = hands.send(queue=None, exchange=exchange, routing_key="planet.venus")
+    hands.take("inner")
+    table = f"{hands.prefix}_kombu.binding.planets"
+    hands.client.srem(table, *(row for row in hands.client.smembers(table) if b"inner" in row))
+
+    assert broker.find([id], ["inner"]).seen == {id: (Sighting(Place.UNACKED, "planet.venus"),)}
+
+
 # Queues
+
+
+@pytest.mark.environment(celery={"broker_transport_options": {"deadletter_queue": "unroutable"}})
+def test_the_queue_for_what_has_no_route_is_known(broker: Broker) -> None:
+    assert "unroutable" in broker.queues()
 
 
 def test_all_queues_are_known_that_anybody_declared(broker: Broker, hands: Hands) -> None:
     """``find`` looks through them by default: another process may send where this one knows nothing of."""
     Queue("elsewhere", "elsewhere", routing_key="elsewhere")(hands.channel).declare()
-    app.control.inspect(timeout=0.01).ping()
+    # What a worker declares for remote control and events, which are no jobs.
+    for name in ("celery.pidbox", "reply.celery.pidbox", "celeryev"):
+        Queue(f"node.{name}", Exchange(name, type="fanout"))(hands.channel).declare()
     id = hands.send(queue="elsewhere")
 
     del app.amqp.queues["elsewhere"]
