@@ -82,6 +82,13 @@ rejected_when_lost = _kind("rejected_when_lost", reject_on_worker_lost=True)
 retried_when_lost = _kind("retried_when_lost", retry_on_worker_lost=True, default_retry_delay=0)
 back_at_timeout = _kind("back_at_timeout", acks_on_failure_or_timeout=False)
 
+
+@shared_task
+def sending(key: str, queue: str) -> str:
+    """Dispatch a job to a queue; give the fingerprint of its lock."""
+    return str(plain["early"].apply_async((key,), queue=queue).fingerprint)
+
+
 NOWHERE: Final = f"{MODULE}.nowhere"
 """The name of a task that no worker knows."""
 OPTIONS: Final = {"imports": [tasks.MODULE, MODULE], "worker_lost_wait": LOST_WAIT}

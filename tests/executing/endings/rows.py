@@ -70,7 +70,7 @@ class Cell:
     @property
     def name(self) -> str:
         """A name for people, unique."""
-        return f"{self.row.name}, {self.ack}, {self.pool}"
+        return f"{self.row.table}: {self.row.name}, {self.ack}, {self.pool}"
 
     @property
     def seconds(self) -> float:
