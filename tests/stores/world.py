@@ -129,6 +129,7 @@ class World:
         self.fence = 0
         self.flight_excused = self.overlap_excused = False
         self.numbers = count()
+        self.decided: dict[int, int] = {}  # version of arguments: when the store decided on them
         self.holders: dict[str, Holder] = {}
 
     # --- asking -----------------------------------------------------------------------------------
@@ -211,6 +212,7 @@ class World:
         if not self.policy.at_dispatch:
             return self.publish(job)
         answer = self.twice("acquire", lambda bench: self.acquire(bench, job), lost, id=job.id)
+        self.decided[job.version] = next(self.numbers)
         if isinstance(answer, Held):
             assert answer.id != job.id, "P1: refused by its own lock"
             assert answer.id in self.holders, "refused by nobody"
@@ -347,9 +349,9 @@ class World:
 
     def cover(self, delivery: Delivery, answer: Claimed) -> None:
         """P1: a run covers its own dispatch, and what was merged into it up to its arguments."""
-        version = -1 if answer.args is None else int(answer.args)
+        newest = -1 if answer.args is None else self.decided[int(answer.args)]
         for job in self.jobs:
-            merged = job.state == "merged" and job.into == delivery.id and job.version <= version
+            merged = job.state == "merged" and job.into == delivery.id and self.decided[job.version] <= newest
             if merged or job.id == delivery.id:
                 if job.owed:
                     delivery.covers.append(job)
@@ -396,6 +398,7 @@ class World:
         job = Job(delivery.id, next(self.numbers), due_in=due_in)
         if self.policy.at_dispatch:
             answer = self.ask("acquire", lambda bench: self.acquire(bench, job, again=True), id=delivery.id)
+            self.decided[job.version] = next(self.numbers)
             assert isinstance(answer, Acquired | Outside), f"P1: a retry was told {answer}"
             if delivery.id in self.closed:
                 assert answer == Outside(), "a late worker took a seat that nobody ends"
@@ -512,7 +515,8 @@ class World:
 
     def reap(self) -> None:
         """The reaper looks, publishes what is overdue, and confirms it."""
-        found = self.ask("reap", lambda bench: bench.reap())
+        # What is doubtful is advice, and the stores may come to it at different moments.
+        found = self.ask("reap", lambda bench: replace(bench.reap(), doubtful=()))
         self.visible |= {lapse.id for lapse in found.lapses}
         for overdue in found.overdue:
             self.push(overdue.id, overdue.n)
