@@ -23,10 +23,11 @@ INTENT: Final = (
 
 def due(sql: Sql, limit: int, pending: int) -> list[Intent]:
     """Take intents whose time has come; nobody else gets them for ``pending`` milliseconds."""
-    found = _candidates(sql, min(limit, MOST))
-    if not found:
+    now = now_of(sql)
+    ids = _candidates(sql, min(limit, MOST), now)
+    if not ids:
         return []
-    now, ids, stamp = int(found[0][1]) // 1000, [int(row[0]) for row in found], secrets.token_hex(8)
+    stamp = secrets.token_hex(8)
     _stamp(sql, ids, stamp, now, now + pending)
     rows = _stamped(sql, ids, stamp, now)
     # Another relay has taken an earlier one of the same lock between the two statements.
@@ -42,19 +43,23 @@ def due(sql: Sql, limit: int, pending: int) -> list[Intent]:
     return [_intent(row, now) for row in rows if not row[-1]]
 
 
-def _candidates(sql: Sql, limit: int) -> list[tuple[Any, ...]]:
+def _candidates(sql: Sql, limit: int, now: int) -> list[int]:
+    """Find the first whose time has come, but none behind an earlier one of its lock that is due later.
+
+    The time is given: a function of the clock in the statement would keep PostgreSQL off the indexes. And
+    they come by their time, not by their key: so the search ends with the last of the batch.
+    """
     q = sql.dialect.name
-    now = f"({sql.clock}) / 1000"
     earlier = (
         f"SELECT 1 FROM {q(TABLE)} e WHERE e.{q('fingerprint')} = c.{q('fingerprint')} "  # noqa: S608
-        f"AND e.{q('publish_at')} > {now} AND e.{q('id')} < c.{q('id')} AND e.{q('state')} = 'pending'"
+        f"AND e.{q('publish_at')} > c.{q('publish_at')} AND e.{q('id')} < c.{q('id')} "
+        f"AND e.{q('state')} = 'pending'"
     )
-    # "+ 0": in order of acceptance, but not by walking along the primary key through all that has ended.
     text = (
-        f"SELECT c.{q('id')}, {sql.clock} FROM {q(TABLE)} c WHERE c.{q('publish_at')} <= {now} "  # noqa: S608
-        f"AND NOT EXISTS ({earlier}) ORDER BY c.{q('id')} + 0 LIMIT %s"
+        f"SELECT c.{q('id')} FROM {q(TABLE)} c WHERE c.{q('publish_at')} <= %s "  # noqa: S608
+        f"AND NOT EXISTS ({earlier}) ORDER BY c.{q('publish_at')}, c.{q('id')} LIMIT %s"
     )
-    return sql.rows(text, [limit])
+    return sorted(int(row[0]) for row in sql.rows(text, [now, limit]))
 
 
 def _stamp(sql: Sql, ids: list[int], stamp: str, now: int, then: int) -> None:
