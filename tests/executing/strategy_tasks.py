@@ -149,6 +149,35 @@ def kept_over_its_limit(self: Task, key: str, value: int = 0, seconds: float = 5
     return run(self, key, value, seconds)
 
 
+@shared_task(bind=True, acks_late=True, unique={**quick("rerun"), "lease": 1, "ttl": 4})
+def catching_up(self: Task, key: str, value: int = 0) -> None:
+    """Read the state of that moment, take a while, and note the state that was processed."""
+    client, name = writer(settings.JOURNAL_URL, os.getpid()), f"{settings.TEST_NAMESPACE}:state:{key}"
+    with recorded(self.request, key) as recording:
+        seen = int(client.get(name) or 0)
+        assert value <= seen, "a caller writes before it calls"
+        recording.work(0.3)
+        client.set(f"{name}:processed", seen)
+
+
+@shared_task(bind=True, unique=unique())
+def polling(self: Task, key: str, seconds: float = 0.0) -> None:
+    """Look into a mailbox, one job at a time."""
+    run(self, key, 0, seconds)
+
+
+@shared_task(bind=True, unique=quick("skip"))
+def polling_and_again(self: Task, key: str, seconds: float = 0.0) -> None:
+    """Look into a mailbox; one more may wait."""
+    run(self, key, 0, seconds)
+
+
+@shared_task(bind=True, unique=unique("until_expired", ttl=1.6))
+def once_a_slot(self: Task, key: str) -> None:
+    """Run once in the time of a slot, whoever sends it."""
+    run(self, key, 0, 0.05)
+
+
 @shared_task(bind=True)
 def told(self: Task, uuid: str, key: str) -> None:
     """Be an error callback."""
