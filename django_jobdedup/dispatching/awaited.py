@@ -11,7 +11,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from celery.exceptions import TimeoutError as ResultTimeout
-from celery.result import AsyncResult
+from celery.result import (
+    AsyncResult,
+    assert_will_not_block,  # type: ignore[attr-defined] # not in the stubs
+)
 
 from django_jobdedup.exceptions import Undecided
 from django_jobdedup.header import task_id_of
@@ -119,6 +122,8 @@ class Following(Base):
         """
         if self.ignored:
             return None
+        if kwargs.get("disable_sync_subtasks", True):
+            assert_will_not_block()  # as Celery: a task does not wait for another
         started = time.monotonic()
         self._wait(timeout)
         if timeout is not None:
@@ -164,9 +169,13 @@ def _following(base: Any) -> Any:
 def awaiting(app: Any, done: Dispatch, awaited: Awaited) -> Any:
     """Return the result for the caller of a deferred call."""
     options = done.call.options
-    result = (options.get("result_cls") or app.AsyncResult)(done.id)
-    kind: Any = type(result)
-    result.__class__ = _following(kind)
+    result: Any = (options.get("result_cls") or app.AsyncResult)(done.id)
     result.ignored = options.get("ignore_result")
-    result.awaited, result.fingerprint = awaited, done.fingerprint
-    return result
+    if not isinstance(result, AsyncResult):  # a result class of the project's own
+        result.outcome, result.duplicate, result.fingerprint = done.outcome, None, done.fingerprint
+        return result
+    kind: Any = type(result)
+    following: Any = result
+    following.__class__ = _following(kind)
+    following.awaited, following.fingerprint = awaited, done.fingerprint
+    return following
