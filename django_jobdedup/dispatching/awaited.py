@@ -11,10 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from celery.exceptions import TimeoutError as ResultTimeout
-from celery.result import (
-    AsyncResult,
-    assert_will_not_block,  # type: ignore[attr-defined] # not in the stubs
-)
+from celery.result import AsyncResult, assert_will_not_block  # type: ignore[attr-defined]
 
 from django_jobdedup.exceptions import Undecided
 from django_jobdedup.header import task_id_of
