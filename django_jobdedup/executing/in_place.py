@@ -18,7 +18,7 @@ from django_jobdedup.outcomes import How
 class Visit:
     """One eager attempt: mutable, seen only by its own thread."""
 
-    __slots__ = ("header", "how", "id", "refused_by", "started", "taken_up")
+    __slots__ = ("header", "how", "id", "refused_by", "started")
 
     def __init__(self, id: str, header: Header | None) -> None:
         self.id = id
@@ -27,17 +27,18 @@ class Visit:
         self.started = False
         #: How the seat was given back; None while nobody has.
         self.how: How | None = None
-        #: A retry goes on with the seat that this attempt has handed over.
-        self.taken_up = False
         #: Whose job stood in the way of the start.
         self.refused_by: str | None = None
 
     @property
     def owes(self) -> bool:
-        """Say whether its seat is still there with nobody to come for it."""
+        """Say whether its seat may still be there, with nobody to come for it.
+
+        A seat that was handed over is given back by the retry, if Celery starts one.
+        """
         if self.header is None or not self.header.locks:
             return False
-        return not self.started or (self.how is How.HANDOVER and not self.taken_up)
+        return not self.started or self.how is How.HANDOVER
 
 
 visit: ContextVar[Visit | None] = ContextVar("jobdedup_visit", default=None)
@@ -68,7 +69,6 @@ def take_up(id: str) -> Header | None:
     current = visit.get()
     if current is None or current.id != id or not current.started:
         return None
-    current.taken_up = True
     return current.header
 
 

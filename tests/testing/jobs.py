@@ -9,6 +9,7 @@ from celery import Task, shared_task
 from celery.exceptions import Ignore, Reject
 
 from django_jobdedup import Unique, current_lock, outcome_of
+from django_jobdedup.header import HEADER
 
 ran: list[tuple[str, Any]] = []
 """Name and first argument of every body that has started; each test begins with none."""
@@ -21,6 +22,8 @@ class JobError(Exception):
 
 
 def note(task: Task, key: str) -> None:
+    """Note a start. A body in its caller sees no header of ours: there was no message."""
+    assert not task.request.is_eager or HEADER not in (task.request.headers or {})
     ran.append((task.name.rpartition(".")[2], key))
 
 

@@ -137,6 +137,11 @@ def test_every_alias_is_in_memory_and_on_one_clock() -> None:
         assert kit.locks() == []
 
 
+def test_a_project_whose_tests_are_off_has_the_locks_of_the_kit() -> None:
+    with override_settings(JOBDEDUP_MODE="off"), override_jobdedup():
+        assert jobs.unique.delay("k").outcome == "accepted"
+
+
 def test_bypass_and_off_can_be_asked_for(eager: None) -> None:
     with override_jobdedup(JOBDEDUP_EAGER="bypass") as kit:
         assert jobs.unique.delay("k").outcome == "bypassed"
