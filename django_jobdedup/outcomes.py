@@ -24,9 +24,9 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
     @property
-    def duplicate(self) -> bool:
-        """Say whether the caller holds the id of somebody else's job."""
-        return self in (Outcome.SUPPRESSED, Outcome.RERUN)
+    def duplicate(self) -> bool | None:
+        """Say whether another job covers the call; None as long as that is not decided."""
+        return None if self is Outcome.DEFERRED else self in (Outcome.SUPPRESSED, Outcome.RERUN)
 
 
 class Start(StrEnum):

@@ -109,8 +109,7 @@ class Following(Base):
     @property
     def duplicate(self) -> bool | None:
         """Say whether another job covers this call; None until that is decided."""
-        outcome = self.outcome
-        return None if outcome is Outcome.DEFERRED else outcome.duplicate
+        return self.outcome.duplicate
 
     def get(self, timeout: float | None = None, *args: Any, **kwargs: Any) -> Any:
         """Wait for the job that covers this call.
