@@ -29,7 +29,8 @@ class Dialect:
 
 
 DIALECTS: Final = {
-    "postgresql": Dialect("(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint"),
+    # Not clock_timestamp(): it may change within a statement, which keeps the planner off every index.
+    "postgresql": Dialect("(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::bigint"),
     # UTC, because the session's time zone may have an hour twice.
     "mysql": Dialect(
         "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))", "`", " FROM DUAL", derived=True

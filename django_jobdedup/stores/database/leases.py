@@ -20,7 +20,7 @@ BATCH: Final = 200
 def confirm(sql: Sql, seats: Sequence[tuple[Ref, str]]) -> int:
     """Make reserved rows wait; return how many it were. Leaves those alone that come over others."""
     q = sql.dialect.name
-    now = milliseconds_of(sql)
+    now = sql.milliseconds
     # One that a relay was handed is W by then, and its TTL counts from now.
     late = f"{q('seat')} = 'W' AND {q('due')} < {now}"
     until = f"CASE WHEN {late} THEN {now} + {q('ttl')} ELSE {q('due')} + {q('ttl')} END"
@@ -39,15 +39,10 @@ def confirm(sql: Sql, seats: Sequence[tuple[Ref, str]]) -> int:
     return sql.write(text, [word for ref, id in seats for word in (ref.fingerprint, key_of(id))])
 
 
-def milliseconds_of(sql: Sql) -> str:
-    """Return an expression: the server's time in whole milliseconds."""
-    return f"({sql.clock}) DIV 1000" if sql.dialect.derived else f"({sql.clock}) / 1000"
-
-
 def renew(sql: Sql, tokens: Sequence[Token]) -> int:
     """Move leases to now + lease; return how many. All ``tokens`` have the same lease."""
     q = sql.dialect.name
-    now = milliseconds_of(sql)
+    now = sql.milliseconds
     one = f"({q('fingerprint')} = %s AND {q('key')} = %s AND {q('nonce')} = %s)"
     text = (
         f"UPDATE {q(TABLE)} SET {q('lease')} = {now} + %s, {q('attention')} = {now} + %s, "  # noqa: S608

@@ -62,6 +62,11 @@ class Sql:
         self.connection, self.dialect, self.clock = connection, dialect, clock
 
     @property
+    def milliseconds(self) -> str:
+        """Return an expression: the server's time in whole milliseconds."""
+        return f"({self.clock}) DIV 1000" if self.dialect.derived else f"({self.clock}) / 1000"
+
+    @property
     def alone(self) -> bool:
         """Say whether a statement is a transaction of its own."""
         return not is_open(self.connection)

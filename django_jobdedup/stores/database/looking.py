@@ -25,7 +25,7 @@ def lapsed(sql: Sql, shard: int, limit: int) -> list[Ref]:
     q = sql.dialect.name
     text = (
         f"SELECT {q('fingerprint')}, MIN({q('attention')}) FROM {q(TABLE)} "  # noqa: S608
-        f"WHERE {q('shard')} = %s AND {q('attention')} <= ({sql.clock}) / 1000 AND {q('publish_at')} IS NULL "
+        f"WHERE {q('shard')} = %s AND {q('attention')} <= {sql.milliseconds} AND {q('publish_at')} IS NULL "
         f"GROUP BY {q('fingerprint')} ORDER BY 2, 1 LIMIT %s"
     )
     return [Ref(shard, str(fingerprint)) for fingerprint, _ in sql.rows(text, [shard, limit])]

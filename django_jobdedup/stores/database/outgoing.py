@@ -23,8 +23,7 @@ INTENT: Final = (
 
 def due(sql: Sql, limit: int, pending: int) -> list[Intent]:
     """Take intents whose time has come; nobody else gets them for ``pending`` milliseconds."""
-    now = now_of(sql)
-    ids = _candidates(sql, min(limit, MOST), now)
+    now, ids = _candidates(sql, min(limit, MOST))
     if not ids:
         return []
     stamp = secrets.token_hex(8)
@@ -43,11 +42,11 @@ def due(sql: Sql, limit: int, pending: int) -> list[Intent]:
     return [_intent(row, now) for row in rows if not row[-1]]
 
 
-def _candidates(sql: Sql, limit: int, now: int) -> list[int]:
+def _candidates(sql: Sql, limit: int) -> tuple[int, list[int]]:
     """Find the first whose time has come, but none behind an earlier one of its lock that is due later.
 
-    The time is given: a function of the clock in the statement would keep PostgreSQL off the indexes. And
-    they come by their time, not by their key: so the search ends with the last of the batch.
+    Return the server's time, and them. They come by their time, not by their key: so the search ends with
+    the last of the batch, whatever waits behind it.
     """
     q = sql.dialect.name
     earlier = (
@@ -56,10 +55,12 @@ def _candidates(sql: Sql, limit: int, now: int) -> list[int]:
         f"AND e.{q('state')} = 'pending'"
     )
     text = (
-        f"SELECT c.{q('id')} FROM {q(TABLE)} c WHERE c.{q('publish_at')} <= %s "  # noqa: S608
+        f"SELECT {sql.clock}, c.{q('id')} FROM {q(TABLE)} c "  # noqa: S608
+        f"WHERE c.{q('publish_at')} <= {sql.milliseconds} "
         f"AND NOT EXISTS ({earlier}) ORDER BY c.{q('publish_at')}, c.{q('id')} LIMIT %s"
     )
-    return sorted(int(row[0]) for row in sql.rows(text, [now, limit]))
+    found = sql.rows(text, [limit])
+    return (int(found[0][0]) // 1000 if found else 0), sorted(int(row[1]) for row in found)
 
 
 def _stamp(sql: Sql, ids: list[int], stamp: str, now: int, then: int) -> None:
