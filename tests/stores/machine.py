@@ -182,6 +182,18 @@ class StoreMachine(RuleBasedStateMachine):
         self.world.sleep(paused)
         self.world.deliver(len(self.world.queue) - 1, lost=False)
 
+    @precondition(may_be_copied)
+    @rule()
+    def wake_up_after_the_end(self) -> None:
+        """The same, and the copy has ended when the first one goes on and publishes its own id."""
+        paused = next(d for d in self.world.running() if not d.moved)
+        self.overtake()
+        copy = self.world.running()[-1]
+        if copy is not paused:
+            self.world.finish(copy, requeue=False, lost=False)
+        if may_retry_itself(paused):
+            self.world.retry(paused, 0.0)
+
     @precondition(may_retry)
     @rule()
     def die_after_retry(self) -> None:
