@@ -63,6 +63,12 @@ def test_the_end_of_a_connection_is_something_to_read(pair: Pair) -> None:
     assert Spin().look(near)
 
 
+def test_a_socket_that_another_thread_has_closed_is_left_to_who_reads_it(pair: Pair) -> None:
+    near, _ = pair
+    near.close()
+    assert not Spin().look(near)
+
+
 def test_a_socket_of_gevent_is_left_alone() -> None:
     gevent_socket = pytest.importorskip("gevent.socket")
     near, far = gevent_socket.socketpair()

@@ -38,7 +38,10 @@ class Spin:
         if not isinstance(sock, _socket.socket) or not hasattr(select, "poll"):
             return False
         poll = select.poll()
-        poll.register(sock, select.POLLIN)
+        try:
+            poll.register(sock, select.POLLIN)
+        except ValueError:  # another thread has closed it: who reads will say so
+            return False
         end = perf_counter() + LONGEST
         while not poll.poll(0):
             if perf_counter() > end:
