@@ -139,7 +139,8 @@ class Header:
     ``id`` is the task id, ``n`` counts hand-overs, ``at`` is the store's time of the acceptance, the
     sender's where the lock takes no seat at dispatch (epoch seconds, 0 unknown), ``put_offs`` counts
     how often this attempt was put off. No ``locks``: this call bypasses its policy. ``refused_by``:
-    found to be a duplicate on reception. ``life``: a caller who gives a task id may give it again (a chain
+    found to be a duplicate on reception. ``copies``: another message of this id is out and due in so long,
+    seconds. ``life``: a caller who gives a task id may give it again (a chain
     that is applied twice does); it tells the two jobs apart.
     """
 
@@ -151,6 +152,7 @@ class Header:
     put_offs: int = 0
     refused_by: str = ""
     life: str = ""
+    copies: float = 0.0
 
     @property
     def token(self) -> str:
@@ -171,7 +173,10 @@ class Header:
         """Return the header with the store's time of the acceptance, unless it has one."""
         if self.at:
             return self
-        return Header(self.id, self.shard, self.locks, self.n, at, self.put_offs, self.refused_by, self.life)
+        return Header(
+            self.id, self.shard, self.locks, self.n, at, self.put_offs, self.refused_by, self.life,
+            self.copies,
+        )  # fmt: skip
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON form that every message serializer carries."""
@@ -179,7 +184,10 @@ class Header:
         if self.locks:
             wire["s"] = self.shard
             wire["k"] = [[fingerprint, encode_knobs(knobs)] for fingerprint, knobs in self.locks]
-        rest = {"n": self.n, "at": self.at, "p": self.put_offs, "by": self.refused_by, "u": self.life}
+        rest = {
+            "n": self.n, "at": self.at, "p": self.put_offs, "by": self.refused_by, "u": self.life,
+            "c": self.copies,
+        }  # fmt: skip
         for key, value in rest.items():
             if value:
                 wire[key] = value
@@ -200,6 +208,7 @@ class Header:
                 put_offs=_whole(wire.get("p", 0)),
                 refused_by=str(wire.get("by", "")),
                 life=str(wire.get("u", "")),
+                copies=_instant(wire.get("c", 0.0)),
             )
         except (OverflowError, TypeError, ValueError):
             return None

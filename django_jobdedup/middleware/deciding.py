@@ -57,7 +57,13 @@ def restore(app: Any, alias: str, intent: Intent) -> Restored:
     header, id = Header.decode((options.get("headers") or {}).get(HEADER)), task_id_of(intent.id)
     if header is not None:
         # The newest call of several that were merged runs under the id of the first.
-        header = replace(header, id=id, life=life_of(intent.id), n=intent.n, at=header.at or time.time())
+        header = replace(
+            header,
+            id=id,
+            life=life_of(intent.id),
+            n=intent.n,
+            at=header.at or time.time(),
+        )
     known = _known(alias, intent, notes, options, task_object)
     return Restored(intent, replace(call, id=id, **known), header)
 

@@ -6,17 +6,16 @@ publish it again. It lives there until the run ends.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Final
 
 from django_jobdedup.call import Call, Execution
 from django_jobdedup.exceptions import StoredCallError
-from django_jobdedup.header import Header, life_of, task_id_of
+from django_jobdedup.header import Header, task_id_of
 from django_jobdedup.middleware import mistake
 from django_jobdedup.middleware.base import Seat
 from django_jobdedup.middleware.keeping import accepted_by, app_of, durable, stored
-from django_jobdedup.middleware.planning import Plan, with_header
+from django_jobdedup.middleware.planning import Plan, header_of_copy, with_header
 from django_jobdedup.middleware.refusing import is_repeated
 from django_jobdedup.middleware.verdict import Verdict
 from django_jobdedup.outcomes import Outcome
@@ -60,7 +59,7 @@ def join(call: Call, header: Header, merged: Merged) -> Verdict:
         return Verdict(with_header(call, header), Outcome.BYPASSED, fingerprint=fingerprint)
     if not merged.publish:
         return Verdict(call, Outcome.RERUN, False, None, waiting, fingerprint)
-    copy = replace(header, id=waiting, life=life_of(merged.id), n=merged.n, at=time.time())
+    copy = header_of_copy(header, merged.id, merged.n, merged.ahead)
     seat = Seat(copy.knobs.store, copy.shard, fingerprint, copy.token)
     going = with_header(replace(call, id=waiting, life=copy.life), copy, reserved=True)
     return Verdict(going, Outcome.RERUN, True, seat, "", fingerprint)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from django_jobdedup.call import Call
 from django_jobdedup.conf import conf
-from django_jobdedup.header import HEADER, NONCE, Header
+from django_jobdedup.header import HEADER, NONCE, Header, life_of, task_id_of
 from django_jobdedup.middleware import mistake
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.policies.identity import identify
@@ -93,6 +93,17 @@ def request_for(call: Call, header: Header, *, again: bool = False, received: bo
         by=process_name(),
         name=knobs.name,
         counted=call.counted,
+    )
+
+
+def header_of_copy(header: Header, token: str, n: int, ahead: float = 0.0) -> Header:
+    """Return the header of one more message for the waiting job with this token.
+
+    Its first message may still come, ``ahead`` seconds from now or in the queue: the end is remembered for
+    as long. No store is asked, so this clock tells the age.
+    """
+    return replace(
+        header, id=task_id_of(token), life=life_of(token), n=n, at=time.time(), put_offs=0, copies=ahead
     )
 
 

@@ -10,11 +10,12 @@ from django_jobdedup.call import Ending, Execution, running
 from django_jobdedup.header import Knobs
 from django_jobdedup.middleware.addressing import ref_of, token_of
 from django_jobdedup.middleware.base import NotStarted
+from django_jobdedup.middleware.waking import wake
 from django_jobdedup.outcomes import How, Start
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.later import Step, later
 from django_jobdedup.stores.requests import Finish, Withdraw
-from django_jobdedup.stores.results import Claimed, Gone, NotMine, Released, Unavailable
+from django_jobdedup.stores.results import Claimed, Gone, Kept, NotMine, Released, Unavailable
 
 #: How long an ended id is remembered when the broker cannot have copied it: publish retries, seconds.
 SHORT_MARKER = 60.0
@@ -77,14 +78,15 @@ def _take(step: Step, made_up: Step | None = None) -> None:
 def marker_life(execution: Execution, claimed: Claimed | None) -> float:
     """Return how long the ended id must be remembered, seconds (PROTOCOL, rule 7).
 
-    Long where the broker may hold a copy: late ack, a redelivered message, or one that waited for
-    more than half of the visibility timeout.
+    Long where the broker may hold a copy: late ack, a redelivered message, one that waited for more than
+    half of the visibility timeout, or one of several that were published for merged calls.
     """
-    at = execution.header.at
+    header, at = execution.header, execution.header.at
     waited = claimed.at - at if claimed is not None and at else 0.0
     copies = execution.late_for or execution.redelivered or execution.far
+    copies = copies or header.knobs.on_waiting == "merge"  # of which one more may have been published
     if copies or waited > execution.visibility / 2:
-        return copies_live(execution.header.knobs, execution.visibility)
+        return header.copies + copies_live(header.knobs, execution.visibility)
     return SHORT_MARKER
 
 
@@ -106,7 +108,9 @@ def _finish(ending: Ending, *, protected: bool) -> bool:
     answer = stores[header.knobs.store].finish(request)
     if isinstance(answer, NotMine) and protected:
         signals.send(signals.lock_lost, None, id=header.id, fingerprint=header.fingerprint)
-    elif isinstance(answer, Released):
+    elif isinstance(answer, Released | Kept) and answer.waiter is not None:
+        wake(answer.waiter)
+    if isinstance(answer, Released):
         signals.send(signals.lock_released, None, ending=ending)
     return not isinstance(answer, Unavailable)
 

@@ -28,11 +28,15 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Joined the waiting holder ``id``; ``publish`` asks for a copy of its message under attempt ``n``."""
+    """Joined the waiting holder ``id``; ``publish`` asks for a copy of its message under attempt ``n``.
+
+    ``ahead`` is the time until its message that is out already is due, seconds.
+    """
 
     id: str
     n: int
     publish: bool
+    ahead: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +123,20 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The seat is free."""
+    """The seat is free.
+
+    ``waiter`` is the oldest job that could start now, if its call is stored: to be published at once, for
+    its message sleeps.
+    """
+
+    waiter: Overdue | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The seat stays taken until its TTL."""
+    """The seat stays taken until its TTL; ``waiter`` as in ``Released``."""
+
+    waiter: Overdue | None = None
 
 
 @dataclass(frozen=True, slots=True)

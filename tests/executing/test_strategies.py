@@ -115,6 +115,20 @@ def test_calls_during_a_run_are_one_run_more(place: Place) -> None:
     assert place.journal.overlaps(key) == []
 
 
+def test_the_end_of_a_run_wakes_the_job_that_waits_for_it(place: Place) -> None:
+    """Its message sleeps for four seconds at least; the call is stored, so it is published at once."""
+    key, first = running(place, tasks.rerunning, 1.0)
+    second = tasks.rerunning.delay(key, 2)
+    place.worker.wait_for_log(f"{second.id}] is put off behind job {first.id}")
+    assert second.get(timeout=10) == 2
+    begun, later = place.journal.runs(key)
+    assert later.started - begun.started < 3.5
+    assert place.journal.overlaps(key) == []
+    wait_for(lambda: place.worker.log.count(f"{second.id}] received") == 3, 10)
+    place.worker.wait_for_log(f"{second.id}] ignored")
+    assert place.values(key) == [1, 2], "the one that slept finds that it has run"
+
+
 def test_a_retry_keeps_the_newest_arguments(place: Place) -> None:
     key = new_key()
     tasks.rerunning_retried.apply_async((key, 1), countdown=1.0)

@@ -17,6 +17,7 @@ from django_jobdedup.stores.results import (
     Kept,
     Lost,
     NotMine,
+    Overdue,
     Released,
     Renewed,
 )
@@ -297,3 +298,51 @@ def test_busy_after_a_repeated_start(bench: Bench) -> None:
     bench.run("a", "four", n=1)
     bench.finish("a", "four", n=1)
     assert isinstance(bench.acquire("b"), Acquired)
+
+
+# --- who could start now ----------------------------------------------------------------------------
+
+
+def waiter(id: str, n: int, args: bytes) -> Overdue:
+    return Overdue(REF, id, n, args, "shop.recompute")
+
+
+@pytest.mark.parametrize(("how", "answer"), [(How.RELEASE, Released), (How.KEEP, Kept)])
+def test_the_end_of_a_run_names_the_oldest_job_whose_call_is_stored(
+    bench: Bench, how: How, answer: type[Released | Kept]
+) -> None:
+    bench.run("a")
+    bench.merge("b", b"1")
+    bench.confirm("b")
+    bench.merge("c", b"2")
+    assert bench.finish("a", how=how) == answer(waiter("b", 0, b"2"))
+    assert bench.finish("a", how=how) == answer(waiter("b", 0, b"2")), "the reply was lost"
+
+
+def test_a_job_that_waits_for_its_retry_is_named_with_its_next_attempt(bench: Bench) -> None:
+    bench.merge("a", b"1")
+    bench.run("a")
+    bench.finish("a", how=How.HANDOVER)
+    bench.run("b")
+    assert bench.finish("b") == Released(waiter("a", 1, b"1"))
+
+
+def test_who_is_not_due_or_has_no_stored_call_is_not_named(bench: Bench) -> None:
+    bench.run("a")
+    bench.merge("b", b"1", due_in=60)
+    bench.confirm("b")
+    bench.wait("c", counts="")
+    assert bench.finish("a") == Released()
+
+
+def test_who_is_not_known_to_have_a_message_is_not_named(bench: Bench) -> None:
+    bench.run("a")
+    bench.merge("b", b"1")
+    assert bench.finish("a") == Released()
+
+
+def test_a_hand_over_names_nobody(bench: Bench) -> None:
+    bench.run("a")
+    bench.merge("b", b"1")
+    bench.confirm("b")
+    assert bench.finish("a", how=How.HANDOVER) == HandedOver()

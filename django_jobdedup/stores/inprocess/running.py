@@ -17,6 +17,7 @@ from django_jobdedup.stores.results import (
     Kept,
     Lost,
     NotMine,
+    Overdue,
     Released,
     Renewed,
     Superseded,
@@ -126,10 +127,20 @@ def finish(step: Step, request: Finish) -> FinishAnswer:
     own = entry.seat(request.token.id)
     before = _repeated(step, own, request)
     if before is not None:
-        return before
+        return _told(step, entry, before)
     answer = _end(step, entry, own, request)
     if request.counted:
         step.count(request.name, FINISHED[type(answer)])
+    return _told(step, entry, answer)
+
+
+def _told(step: Step, entry: Entry, answer: FinishAnswer) -> FinishAnswer:
+    """Name the oldest job that could start now: its message sleeps, so its stored call is to be published."""
+    if not isinstance(answer, Released | Kept):
+        return answer
+    for seat in entry.seats:
+        if seat.state == "W" and seat.args and seat.due <= step.now:
+            return type(answer)(Overdue(entry.ref, seat.id, step.ended(seat.id) + 1, seat.args, entry.name))
     return answer
 
 

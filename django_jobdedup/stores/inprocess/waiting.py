@@ -127,7 +127,8 @@ def _merge(step: Step, entry: Entry, request: Acquire, seat: Seat) -> Merged:
             seat.due = max(seat.due, step.now)
     seat.args = seat.args if request.args is None else request.args
     step.save(entry)
-    return Merged(seat.id, step.ended(seat.id) + 1, seat.last.endswith("!"))
+    ahead = max(0, seat.until - seat.ttl - step.now) if seat.state == "W" else 0
+    return Merged(seat.id, step.ended(seat.id) + 1, seat.last.endswith("!"), ahead / 1000)
 
 
 def _move_due(step: Step, request: Acquire, seat: Seat) -> None:

@@ -53,7 +53,7 @@ def acquire_result(answer: bytes) -> results.AcquireResult:
             id, state, since, until, by = words
             return results.Held(id, cast("State", state), int(since) / 1000, int(until) / 1000, by)
         case "M":
-            return results.Merged(words[0], int(words[1]), words[2] == "1")
+            return results.Merged(words[0], int(words[1]), words[2] == "1", int(words[3]) / 1000)
     return results.Outside()
 
 
@@ -100,6 +100,16 @@ def withdraw_result(answer: bytes) -> results.Withdrawn | results.Owed | results
 def remove_result(answer: bytes) -> results.Withdrawn | results.Gone:
     """Read the answer of ``remove.lua``."""
     return results.Withdrawn(int(answer[2:])) if answer[:1] == b"W" else results.Gone()
+
+
+def finish_result(ref: Ref, answer: bytes) -> results.FinishResult:
+    """Read the answer of ``finish.lua``; the arguments in it are any bytes, so they come last."""
+    what, *words = answer.split(b"\x1f", 4)
+    if not words:
+        return FINISHED[text(what)]
+    id, n, name, args = words
+    waiter = results.Overdue(ref, text(id), int(n), args, text(name))
+    return results.Released(waiter) if what == b"released" else results.Kept(waiter)
 
 
 FINISHED: Final[dict[str, results.FinishResult]] = {

@@ -119,7 +119,7 @@ class RedisStore(Store):
         """Give a running seat back."""
         token = request.token
         answer = self._one("finish", token.ref, token.id, codec.finish_words(request))
-        return answer if isinstance(answer, Unavailable) else codec.FINISHED[codec.text(answer)]
+        return answer if isinstance(answer, Unavailable) else codec.finish_result(request.token.ref, answer)
 
     def reap(self, shard: int, limit: int = 100) -> results.Reaped | Unavailable:
         """Sweep what has lapsed in a shard: O(lapsed), found through the index."""

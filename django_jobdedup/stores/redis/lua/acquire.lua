@@ -3,7 +3,7 @@
 -- ARGV: the words of each request, behind them its arguments if the flags say so.
 -- words: counts limit on_waiting due ttl pending wait max_wait flags, then by and name;
 -- max_wait -1 is none; flags: 1 again, 2 received, 4 counted, 8 with arguments, 16 with a merge rule.
--- Answers, one as it is, many as a list: A at | H id state since until by | M id n publish | O.
+-- Answers, one as it is, many as a list: A at | H id state since until by | M id n publish ahead | O.
 
 local WORDS = '^(%a*) (%d+) (%a+) (%d+) (%d+) (%d+) (%d+) (-?%d+) (%d+)\31([^\31]*)\31(.*)$'
 
@@ -104,7 +104,8 @@ local function merge(record, holder, request)
   holder[ARGS] = request.args or holder[ARGS]
   save(record)
   local marker = marker_of(call('GET', prefix .. 'mark:' .. holder[ID]))
-  return say('M', holder[ID], ended(marker) + 1, holder[LAST] == asked .. '!' and 1 or 0)
+  local ahead = holder[STATE] == 'W' and max(0, holder[UNTIL] - holder[TTL] - now) or 0
+  return say('M', holder[ID], ended(marker) + 1, holder[LAST] == asked .. '!' and 1 or 0, ahead)
 end
 
 local function conflict(record, request, counted, waiting, swept)

@@ -1,6 +1,7 @@
 -- Give a running seat back, and remember the ended id in the same step.
 -- KEYS: index, events, counters, lock, marker.
 -- ARGV: nonce; words: n how (release, keep, handover, requeue) marker_ttl counted (0 or 1), then name.
+-- Answers: released, kept, handed_over or not_mine; the first two with id n name args of the oldest waiter.
 
 local id, nonce = tail(KEYS[5]), ARGV[1]
 local n, how, marker_ttl, counted, name = string.match(ARGV[2], '^(%d+) (%a+) (%d+) (%d)\31(.*)$')
@@ -66,12 +67,23 @@ local function decide()
   return 'not_mine'
 end
 
+-- The oldest job that could start now: its message sleeps, so its stored call is to be published.
+local function told(what)
+  for _, other in ipairs(what ~= 'handed_over' and what ~= 'not_mine' and record.holders or {}) do
+    if other[STATE] == 'W' and other[ARGS] and #other[ARGS] > 0 and other[DUE] <= now then
+      local n = ended(marker_of(call('GET', prefix .. 'mark:' .. other[ID]))) + 1
+      return say(what, other[ID], n, record.name, other[ARGS])
+    end
+  end
+  return what
+end
+
 local before = repeated(holder)
 if before then
-  return before
+  return told(before)
 end
 local what = decide()
 if counted == '1' then
   count(name, what)
 end
-return what
+return told(what)
