@@ -77,7 +77,7 @@ def failed(current: Running, error: BaseException) -> tuple[How | None, str]:
         return How.RELEASE, "retry"
     if isinstance(error, Exception):
         return _failure(current), "failure"
-    return _exit(current), "exit"
+    return _exit(current, error), "exit"
 
 
 def _failure(current: Running) -> How:
@@ -85,13 +85,15 @@ def _failure(current: Running) -> How:
     return How.KEEP if knobs.keeps and knobs.keep_on_failure else How.RELEASE
 
 
-def _exit(current: Running) -> How | None:
+def _exit(current: Running, error: BaseException) -> How | None:
     """The process is told to go (terminate, hard limit, cold shutdown) or the body calls ``sys.exit``.
 
     With late ack the broker may deliver the message again, so the seat waits; the main process frees
     it if it acks after all. With ``retry_on_worker_lost`` the main process publishes the id again. Whether
     it was a failure, which may keep the lock, or a revoke, only the main process knows.
     """
+    if _is_hard_limit(current, error):
+        return How.REQUEUE if is_back_at_timeout(current.execution.task_object) else _failure(current)
     if _acks_late(current):
         return How.REQUEUE
     if current.execution.eager:
@@ -99,6 +101,20 @@ def _exit(current: Running) -> How | None:
     task: Any = current.execution.task_object
     told_there = getattr(task, "retry_on_worker_lost", False) or _failure(current) is How.KEEP
     return None if told_there else How.RELEASE
+
+
+def _is_hard_limit(current: Running, error: BaseException) -> bool:
+    """Whether Celery's hard limit has cut the body short in gevent: before 5.7 nobody hears of it later."""
+    if type(error).__name__ != "Timeout":
+        return False
+    task: Any = current.execution.task_object
+    return bool((task.request.timelimit or (None,))[0] or task.time_limit)
+
+
+def is_back_at_timeout(task: Any) -> bool:
+    """Say whether a message that hit its hard limit goes back to the broker: its seat waits for it."""
+    acks = getattr(task, "acks_on_timeout", None)  # Celery 5.7; before, one option for failure and timeout
+    return bool(task.acks_late) and not (task.acks_on_failure_or_timeout if acks is None else acks)
 
 
 def _acks_late(current: Running) -> bool:

@@ -23,6 +23,7 @@ from django_jobdedup.executing.losing import look_into
 from django_jobdedup.executing.presence import presence
 from django_jobdedup.executing.processes import is_gone, is_still_in
 from django_jobdedup.executing.reception import Delivery, delivery_of
+from django_jobdedup.executing.requests import remembered
 from django_jobdedup.executing.revoked import end_revoked
 from django_jobdedup.middleware import stack
 from django_jobdedup.stores.handler import stores
@@ -135,10 +136,10 @@ def running_deliveries() -> list[Delivery]:
 
 def waiting_requests() -> list[Any]:
     """Return the received requests that wait in this process, for their eta or for the pool."""
-    scheduled = getattr(state, "scheduled_requests", ())  # Celery 5.7
+    scheduled = getattr(state, "scheduled_requests", None)  # Celery 5.7
     active = set(_copied(state.active_requests))
-    received = [*_copied(scheduled), *_copied(state.reserved_requests)]
-    return [request for request in received if request not in active]
+    waiting = remembered() if scheduled is None else _copied(scheduled)
+    return [request for request in {*waiting, *_copied(state.reserved_requests)} if request not in active]
 
 
 def _copied(requests: Iterable[Any]) -> list[Any]:

@@ -16,9 +16,14 @@ def remember(request: Any, delivery: Delivery) -> None:
     _requests[delivery.nonce] = request
 
 
+def remembered() -> list[Any]:
+    """Return all of them, ended ones for a moment as well."""
+    return list(_requests.values())
+
+
 def requests_of(task_id: str) -> list[tuple[Any, Delivery]]:
     """Return the requests of one id with their deliveries."""
-    found = ((request, delivery_of(request)) for request in list(_requests.values()))
+    found = ((request, delivery_of(request)) for request in remembered())
     return [
         (request, delivery) for request, delivery in found if delivery is not None and request.id == task_id
     ]

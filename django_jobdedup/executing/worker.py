@@ -12,7 +12,7 @@ from celery.worker import state
 from django_jobdedup import signals
 from django_jobdedup.call import Ending
 from django_jobdedup.executing import unread
-from django_jobdedup.executing.endings import unseen
+from django_jobdedup.executing.endings import is_back_at_timeout, unseen
 from django_jobdedup.executing.lease import Dying, keeper
 from django_jobdedup.executing.pool import pool
 from django_jobdedup.executing.presence import presence
@@ -39,6 +39,8 @@ class MainProcess:
 
 
 _main: Final = MainProcess()
+#: What Celery says when a body ended with its process; SystemExit before 5.7.
+LOST: Final = (WorkerLostError, TimeLimitExceeded, Terminated, SystemExit)
 
 
 def connect() -> None:
@@ -110,21 +112,15 @@ def on_failure(sender: Any, task_id: str, exception: Any = None, **_: Any) -> No
     Celery sends the same signal in the pool's process for plain failures: there the body's own end has
     done it all. The hard limit sends it twice, and before the process is gone.
     """
-    if not _main or not isinstance(exception, WorkerLostError | TimeLimitExceeded | Terminated):
+    if not _main or not isinstance(exception, LOST):
         return
-    if isinstance(exception, TimeLimitExceeded) and _comes_again(sender):
+    if isinstance(exception, TimeLimitExceeded) and is_back_at_timeout(sender):
         return
     reason = "timeout" if isinstance(exception, TimeLimitExceeded) else "lost"
     for request, delivery in requests_of(task_id):
         if request not in state.active_requests and not delivery.ending:
             ending = unseen(sender.app, sender.name, delivery.header, reason, nonce=delivery.nonce)
             _when_gone(ending, (request, delivery))
-
-
-def _comes_again(task: Any) -> bool:
-    """Whether a message that hit its hard limit goes back to the broker: its seat waits for it."""
-    acks = getattr(task, "acks_on_timeout", None)  # Celery 5.7; before, one option for failure and timeout
-    return bool(task.acks_late) and not (task.acks_on_failure_or_timeout if acks is None else acks)
 
 
 def _find(task_id: str, nonce: str) -> tuple[Any, Delivery] | None:

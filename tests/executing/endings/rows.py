@@ -30,7 +30,8 @@ class Row:
     along, so that each play has one of its own. ``elsewhere``: those in which it is the same as another row,
     and the words that say so. ``loses``: what runs the body is gone, so that a lease or Celery's report ends
     it. ``waits``: how long the key is held by a job that does not run, in seconds and in words. ``again``:
-    what the next call does, and ``starts``: how often that one starts.
+    what the next call does, and ``starts``: how often that one starts. ``since``: the Celery that knows it,
+    and ``broken``: pools and acks in which one that is older than the page's fails itself.
     """
 
     table: str
@@ -48,6 +49,7 @@ class Row:
     again: str = "succeed"
     starts: int = 1
     since: tuple[int, ...] = ()
+    broken: tuple[tuple[str, str], ...] = ()
 
     def task(self, ack: str) -> Any:
         """Give the task whose job ends so."""
@@ -72,6 +74,11 @@ class Cell:
         """A name for people, unique."""
         return f"{self.row.table}: {self.row.name}, {self.ack}, {self.pool}"
 
+    def is_known_to(self, version: tuple[int, ...]) -> bool:
+        """Whether a Celery can play it."""
+        oldest = TOLD if (self.pool, self.ack) in self.row.broken else self.row.since
+        return version >= oldest
+
     @property
     def seconds(self) -> float:
         """How long the body would run where nothing else is said."""
@@ -94,7 +101,11 @@ def place(row: Row, pool: str, ack: str) -> Place:
     return (row.table if row.table == MESSAGE else f"{row.table}, {ack} ack", row.name, pool)
 
 
+TOLD: Final = (5, 7)
+"""The Celery of which the page tells; older ones leave another result of some endings."""
 BODY, CUT, REVOKED, MESSAGE, WORKER = "body", "cut", "revoked", "message", "worker"
+TURN: Final = (3.0, "when its turn comes")
+"""Seconds: the worker has to be told of a queue and to come round to it."""
 KILLED = dict.fromkeys((SOLO, THREADS, GEVENT), "the worker dies with it")
 
 ROWS: Final[tuple[Row, ...]] = (
@@ -111,7 +122,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(BODY, "`Reject`", call("reject")),
     Row(BODY, "`Reject(requeue=True)`", call("requeue_once")),
     Row(BODY, "`replace()`", call("give_way", 0.5)),
-    Row(BODY, "`SystemExit`", call("leave_once", 0.3), alone=(SOLO,)),
+    Row(BODY, "`SystemExit`", call("leave_once", 0.3), alone=(SOLO,), broken=((PREFORK, LATE),)),
     Row(BODY, "`MemoryError`", call("run_out_of_memory", 0.3), alone=(PREFORK, SOLO)),
     Row(CUT, "soft time limit", call("succeed", soft_time_limit=LIMIT), deaf=(SOLO, THREADS, GEVENT)),
     Row(CUT, "hard time limit", call("succeed", time_limit=LIMIT), deaf=(SOLO, THREADS)),
@@ -129,7 +140,7 @@ ROWS: Final[tuple[Row, ...]] = (
         CUT, "the same, `retry_on_worker_lost`", call("vanish_once", 0.3), "retried_when_lost",
         elsewhere=KILLED, loses=True, since=(5, 7),
     ),
-    Row(REVOKED, "revoked while it waits in a queue", plays.revoked_waiting),
+    Row(REVOKED, "revoked while it waits in a queue", plays.revoked_waiting, waits=TURN),
     Row(REVOKED, "revoked while no worker hears it", plays.revoked_unheard),
     Row(
         REVOKED, "revoked before its eta", plays.revoked_before_eta,
@@ -141,11 +152,11 @@ ROWS: Final[tuple[Row, ...]] = (
         REVOKED, "the same, and it cleans up first", revoked_running("clean_up", terminate=True),
         deaf=(SOLO, THREADS),
     ),
-    Row(REVOKED, "expired in a queue", plays.expired_waiting),
+    Row(REVOKED, "expired in a queue", plays.expired_waiting, waits=TURN),
     Row(REVOKED, "expired before its eta", plays.expired_before_eta, waits=(plays.ETA, "at its eta")),
-    Row(MESSAGE, "unknown task", plays.unknown, acks=(EARLY,), starts=0),
-    Row(MESSAGE, "content type not accepted", plays.unaccepted, acks=(EARLY,)),
-    Row(MESSAGE, "undecodable body", plays.undecodable, acks=(EARLY,)),
+    Row(MESSAGE, "unknown task", plays.unknown, acks=(EARLY,), starts=0, waits=TURN),
+    Row(MESSAGE, "content type not accepted", plays.unaccepted, acks=(EARLY,), waits=TURN),
+    Row(MESSAGE, "undecodable body", plays.undecodable, acks=(EARLY,), waits=TURN),
     Row(WORKER, "`SIGTERM`, warm shutdown", strike="terminate", deaf=POOLS),
     Row(WORKER, "`SIGQUIT`, cold shutdown", strike="quit", deaf=(THREADS,)),
     Row(

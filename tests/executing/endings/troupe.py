@@ -34,6 +34,8 @@ AT_A_TIME = {"prefork": 8, "solo": 3, "threads": 12, "gevent": 12, "alone": 5}
 CONCURRENCY = {"prefork": 8, "solo": 1, "threads": 60, "gevent": 60}
 PATIENCE = 45.0
 """Seconds until the next call must be accepted."""
+LINGERS = 15.0
+"""Seconds until a worker that has been told to go is killed."""
 PAUSE = 0.2
 """Seconds between two tries of it."""
 Start = Callable[[str, str, int, Mapping[str, Any]], Worker | Forked]
@@ -136,7 +138,11 @@ class Troupe:
     def _seen_through(self, cell: Cell, scene: Scene, second: AsyncResult, key: str) -> Story[list[Run]]:
         """Wait for the end of the next call, and give all runs."""
 
+        end = time.monotonic() + LINGERS
+
         def is_over() -> bool:
+            if cell.alone and time.monotonic() > end:
+                scene.worker.kill()  # before 5.7 a solo worker reads nothing any more, and stays
             self._succeed(scene)
             return cell.row.play is unknown or second.ready()
 
