@@ -25,6 +25,7 @@ from django_jobdedup.conf import LATER, SETTINGS
 from django_jobdedup.middleware.base import Middleware
 from django_jobdedup.middleware.locking import LockingMiddleware
 from django_jobdedup.policies.unique import Unique
+from django_jobdedup.strategies.wait import Wait
 
 REDIS = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
 DJANGOS = "django.core.cache.backends.redis.RedisCache"
@@ -412,6 +413,19 @@ def test_a_task_whose_policy_cannot_work_is_reported(declared, capsys, options, 
 
     assert "(jobdedup.E103)" in said
     assert part in said
+
+
+def test_a_start_that_would_wait_longer_than_the_broker_is_reported(declared, capsys, monkeypatch):
+    waiting = Unique("while_executing", on_conflict=Wait(30))
+    declared(unique=waiting)
+    assert "no issues" in check_command(capsys)
+
+    monkeypatch.setitem(current_app.conf, "broker_transport_options", {"visibility_timeout": 60})
+    said = check_command(capsys)
+    assert "(jobdedup.E103)" in said
+    assert (
+        "task 'tests.declared': Wait(30) is above a third of the broker's visibility timeout (60 s)" in said
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"unique": True}, {"unique": Unique(key=["tenant_id"])}])

@@ -15,6 +15,7 @@ from django_jobdedup.conf import conf
 from django_jobdedup.exceptions import StoredCallError
 from django_jobdedup.fingerprint.digest import shard_of
 from django_jobdedup.header import HEADER, Header
+from django_jobdedup.lock_types.base import LockType
 from django_jobdedup.middleware.keeping import accepted_by
 from django_jobdedup.middleware.merging import LARGEST_IN_MEMORY
 from django_jobdedup.outcomes import Block, How, Refuse, Suppress
@@ -328,6 +329,27 @@ class Over(Polite):
     """Comes over the job that waits."""
 
     on_waiting = "over"
+
+
+class OneWaits(LockType):
+    """A lock type of a project's own: one waits, any number run."""
+
+    counts = "PW"
+    gated = False
+
+
+@pytest.mark.parametrize("lock", [OneWaits, f"{__name__}.OneWaits"])
+def test_a_lock_type_of_ones_own_is_kept_by_the_store(
+    world: Environment, redis_client: redis.Redis, key: str, lock: Any
+) -> None:
+    first, second = (call(key, value, "skip", unique={"lock": lock}) for value in (1, 2))
+    assert second.id == first.id
+    start(first)
+    third = call(key, 3, "skip", unique={"lock": lock})
+    assert third.outcome == "accepted"
+    header = Header.decode(messages(redis_client, world.namespace, key)[-1]["headers"][HEADER])
+    assert header is not None
+    assert (header.knobs.lock, header.knobs.counts, header.knobs.gate) == (f"{__name__}.OneWaits", "PW", 0)
 
 
 def test_a_strategy_of_ones_own_decides(world: Environment, key: str) -> None:

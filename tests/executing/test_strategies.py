@@ -27,7 +27,7 @@ from tests.rig.waiting import wait_for
 from tests.rig.worker import Worker
 
 from . import strategy_tasks as tasks
-from .conftest import new_key, swept
+from .conftest import new_key, send_raw, swept
 from .remains import LockKeys
 
 pytestmark = [pytest.mark.worker, pytest.mark.timeout(90)]
@@ -153,6 +153,25 @@ def test_a_call_that_meets_a_retry_is_what_the_retry_runs_with(place: Place) -> 
     place.keys.wait_until_empty()
     assert place.values(key)[0] == 1
     assert set(place.values(key)[1:]) == {5}
+
+
+def test_a_message_of_a_sender_without_the_app_joins_the_job_that_waits(place: Place) -> None:
+    key = new_key()
+    first = tasks.rerunning_soon.apply_async((key, 1), countdown=1.0)
+    raw = send_raw(tasks.rerunning_soon.name, key, 5, countdown=1.5)
+    assert first.get(timeout=10) == 5
+    assert raw.get(timeout=10) == {"suppressed_by": first.id}
+    assert place.values(key) == [5]
+
+
+def test_such_a_message_that_may_start_sooner_runs_itself(place: Place) -> None:
+    """It is the copy that the waiting job asks for."""
+    key = new_key()
+    first = tasks.rerunning_soon.apply_async((key, 1), countdown=1.5)
+    raw = send_raw(tasks.rerunning_soon.name, key, 5)
+    assert raw.get(timeout=10) == 5
+    assert first.get(timeout=10) == 5
+    assert place.journal.overlaps(key) == []
 
 
 # replace, keep_soonest
