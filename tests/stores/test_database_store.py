@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections import Counter as Numbers
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DataError, connections, transaction
+from django.test.utils import CaptureQueriesContext
 
 from django_jobdedup import TransactionConflict
 from django_jobdedup.models import Counter, JobIntent
@@ -335,3 +337,15 @@ def test_two_stores_on_one_database_share_their_locks(database: DatabaseBench) -
     other = DatabaseStore("other", database.engine.alias)
     assert isinstance(other.claim(Claim(Ref(7, "a" * 64), "a", 0, "one")), Claimed)
     assert database.store.inspect(Ref(7, "a" * 64)) is not None
+
+
+def test_many_numbers_are_added_in_few_statements(database: DatabaseBench) -> None:
+    tally = database.store.verbs.tally
+    for _ in range(2):
+        tally.add(Numbers({(f"task {n}", "acquired"): n + 1 for n in range(150)}))
+        connection = connections[database.engine.alias]
+        connection.ensure_connection()
+        with CaptureQueriesContext(connection) as found:
+            assert tally.flush()
+        assert len(found) == 2
+    assert database.counted("task 149") == {"acquired": 300}

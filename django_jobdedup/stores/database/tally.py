@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter as Numbers
+from functools import lru_cache
 from typing import Final
 
-from django.db import IntegrityError
-from django.db.models import F
-
 from django_jobdedup.models import Counter
+from django_jobdedup.stores.database.dialect import Dialect
 from django_jobdedup.stores.database.line import Line, Sql
 from django_jobdedup.stores.database.rows import key_of
 
 #: How long numbers wait for others, seconds. A process that is killed forgets those of that time.
 WAIT: Final = 10.0
+#: Most numbers of one statement.
+BATCH: Final = 100
 
 
 class Tally:
@@ -57,19 +58,28 @@ class Tally:
 
 def _add(sql: Sql, numbers: Numbers[tuple[str, str]]) -> None:
     """Add numbers, in one order for all processes; what is written is taken out."""
-    for name, what in sorted(numbers):
-        _add_one(sql, name, what, numbers[name, what])
-        del numbers[name, what]
+    order = sorted(numbers, key=_key)
+    for start in range(0, len(order), BATCH):
+        some = order[start : start + BATCH]
+        words = [
+            word for name, what in some for word in (_key((name, what)), name, what, numbers[name, what])
+        ]
+        sql.write(_text(sql.dialect, len(some)), words)
+        for pair in some:
+            del numbers[pair]
 
 
-def _add_one(sql: Sql, name: str, what: str, number: int) -> None:
-    counters = Counter.objects.using(sql.connection.alias)
-    key = key_of(f"{what}:{name}")
-    more = {"number": F("number") + number}
-    if counters.filter(key=key).update(**more):
-        return
-    try:
-        with sql.atomic():
-            counters.create(key=key, name=name, what=what, number=number)
-    except IntegrityError:
-        counters.filter(key=key).update(**more)
+def _key(pair: tuple[str, str]) -> str:
+    return key_of(f"{pair[1]}:{pair[0]}")
+
+
+@lru_cache(64)
+def _text(dialect: Dialect, number: int) -> str:
+    q = dialect.name
+    table, total = q(Counter._meta.db_table), q("number")
+    names = ", ".join(q(name) for name in ("key", "name", "what", "number"))
+    rows = ", ".join(["(%s, %s, %s, %s)"] * number)
+    insert = f"INSERT INTO {table} ({names}) VALUES {rows} "  # noqa: S608
+    if dialect.derived:
+        return f"{insert}ON DUPLICATE KEY UPDATE {total} = {total} + VALUES({total})"
+    return f"{insert}ON CONFLICT ({q('key')}) DO UPDATE SET {total} = {table}.{total} + EXCLUDED.{total}"
