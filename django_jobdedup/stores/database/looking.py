@@ -6,13 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
-from django.db import IntegrityError
-
 from django_jobdedup.models import Counter, LockEvent, WorkerPresence
 from django_jobdedup.stores.clock import milliseconds
 from django_jobdedup.stores.database.line import Sql
 from django_jobdedup.stores.database.rows import key_of
-from django_jobdedup.stores.database.statements import TABLE
+from django_jobdedup.stores.database.statements import TABLE, upsert
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.results import Event
 
@@ -74,16 +72,11 @@ def now_of(sql: Sql) -> int:
 def announce(sql: Sql, queues: Iterable[str], ttl: float) -> None:
     """Leave the presence of a worker for each queue, in one order for all workers."""
     until = now_of(sql) + milliseconds(ttl)
-    rows = WorkerPresence.objects.using(sql.connection.alias)
-    for queue in sorted(set(queues)):
-        key = key_of(queue)
-        if rows.filter(key=key).update(until=until):
-            continue
-        try:
-            with sql.atomic():
-                rows.create(key=key, queue=queue, until=until)
-        except IntegrityError:
-            rows.filter(key=key).update(until=until)
+    words = [word for queue in sorted(set(queues), key=key_of) for word in (key_of(queue), queue, until)]
+    if words:
+        names = ("key", "queue", "until")
+        table = WorkerPresence._meta.db_table
+        sql.write(upsert(sql.dialect, table, names, "until", len(words) // 3, more=False), words)
 
 
 def announced(sql: Sql, queue: str) -> bool:

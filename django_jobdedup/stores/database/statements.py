@@ -131,6 +131,23 @@ def refused(dialect: Dialect) -> str:
     )
 
 
+@lru_cache(64)
+def upsert(
+    dialect: Dialect, table: str, names: tuple[str, ...], changed: str, number: int, more: bool
+) -> str:
+    """Insert rows with a unique ``key``; one that exists takes the new ``changed``, or adds it (``more``)."""
+    q = dialect.name
+    row = f"({', '.join(['%s'] * len(names))})"
+    insert = (
+        f"INSERT INTO {q(table)} ({columns(dialect, names)}) "  # noqa: S608
+        f"VALUES {', '.join([row] * number)} "
+    )
+    old = f"{q(table)}.{q(changed)} + " if more else ""
+    if dialect.derived:
+        return f"{insert}ON DUPLICATE KEY UPDATE {q(changed)} = {old}VALUES({q(changed)})"
+    return f"{insert}ON CONFLICT ({q('key')}) DO UPDATE SET {q(changed)} = {old}EXCLUDED.{q(changed)}"
+
+
 def among(number: int) -> str:
     """Return the placeholders of an IN."""
     return ", ".join(["%s"] * number)

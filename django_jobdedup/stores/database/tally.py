@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter as Numbers
-from functools import lru_cache
 from typing import Final
 
 from django_jobdedup.models import Counter
-from django_jobdedup.stores.database.dialect import Dialect
+from django_jobdedup.stores.database import statements
 from django_jobdedup.stores.database.line import Line, Sql
 from django_jobdedup.stores.database.rows import key_of
 
@@ -17,6 +16,8 @@ from django_jobdedup.stores.database.rows import key_of
 WAIT: Final = 10.0
 #: Most numbers of one statement.
 BATCH: Final = 100
+TABLE: Final = Counter._meta.db_table
+NAMES: Final = ("key", "name", "what", "number")
 
 
 class Tally:
@@ -64,22 +65,11 @@ def _add(sql: Sql, numbers: Numbers[tuple[str, str]]) -> None:
         words = [
             word for name, what in some for word in (_key((name, what)), name, what, numbers[name, what])
         ]
-        sql.write(_text(sql.dialect, len(some)), words)
+        text = statements.upsert(sql.dialect, TABLE, NAMES, "number", len(some), more=True)
+        sql.write(text, words)
         for pair in some:
             del numbers[pair]
 
 
 def _key(pair: tuple[str, str]) -> str:
     return key_of(f"{pair[1]}:{pair[0]}")
-
-
-@lru_cache(64)
-def _text(dialect: Dialect, number: int) -> str:
-    q = dialect.name
-    table, total = q(Counter._meta.db_table), q("number")
-    names = ", ".join(q(name) for name in ("key", "name", "what", "number"))
-    rows = ", ".join(["(%s, %s, %s, %s)"] * number)
-    insert = f"INSERT INTO {table} ({names}) VALUES {rows} "  # noqa: S608
-    if dialect.derived:
-        return f"{insert}ON DUPLICATE KEY UPDATE {total} = {total} + VALUES({total})"
-    return f"{insert}ON CONFLICT ({q('key')}) DO UPDATE SET {total} = {table}.{total} + EXCLUDED.{total}"
