@@ -105,7 +105,12 @@ def run(project: Path, seed: str, *words: str) -> str:
     ended = subprocess.run(
         [sys.executable, *words],
         cwd=project,
-        env={**environment, "REDIS_URL": NOWHERE, "DJANGO_SETTINGS_MODULE": "test_settings", "SEED": seed},
+        env={
+            **environment,
+            "REDIS_URL": NOWHERE,
+            "DJANGO_SETTINGS_MODULE": "settings_for_tests",
+            "SEED": seed,
+        },
         capture_output=True,
         text=True,
         timeout=50,
