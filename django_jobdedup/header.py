@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 #: Name of our message header; flat, beside Celery's own.
 HEADER: Final = "jobdedup"
@@ -49,7 +49,7 @@ class Knobs:
     execution: Any = "reschedule"
     on_store_error: str = "proceed"
     store: str = "default"
-    on_waiting: str = "keep"
+    on_waiting: Literal["keep", "merge", "over", "soonest"] = "keep"
 
 
 #: Field of ``Knobs`` to its key on the wire. Part of format 1: never reuse a letter.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
 
 from django_jobdedup.call import Call
 from django_jobdedup.conf import conf
@@ -17,9 +16,6 @@ from django_jobdedup.policies.unique import Unique
 from django_jobdedup.stores.process import process_name
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Acquire
-
-if TYPE_CHECKING:
-    from django_jobdedup.stores.requests import OnWaiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +80,7 @@ def request_for(call: Call, header: Header, *, again: bool = False, received: bo
         header.token,
         counts=knobs.counts,
         limit=knobs.limit,
-        on_waiting=cast("OnWaiting", knobs.on_waiting),
+        on_waiting=knobs.on_waiting,
         due_in=call.due_in,
         ttl=knobs.ttl,
         pending=conf.CONFIRM_WITHIN,
