@@ -309,12 +309,20 @@ def lives(many: int, used: Callable[[], int]) -> Iterator[int]:
 
 
 SNIPPET = re.compile(r"Unique\((?:[^()`]|\([^()`]*\))*\)")
+DECLARING = re.compile(
+    r"```python\n((?:from [^\n]*\n)+\n\n(?:@dataclass[^\n]*\n)?class \w+\((?:LockType|Strategy)\).*?)```",
+    re.DOTALL,
+)
 GOOD_PAGES = [page for page in PAGES if page.name != "policies.md"]  # that one shows what is refused
 
 
 @pytest.mark.parametrize("path", GOOD_PAGES, ids=lambda path: path.name)
 def test_every_policy_in_the_pages_can_be_made(path: Path) -> None:
-    names = {"Unique": Unique, "Reschedule": Reschedule, "timedelta": timedelta, "of_the_month": len}
+    names: dict[str, Any] = {"Unique": Unique, "Reschedule": Reschedule, "timedelta": timedelta}
+    names |= {"of_the_month": len}
+    names["__name__"] = __name__
+    for block in DECLARING.findall(path.read_text()):  # lock types and strategies of the reader's own
+        exec(block, names)
     for snippet in SNIPPET.findall(path.read_text()):
         if "..." not in snippet:
             eval(snippet, dict(names))
