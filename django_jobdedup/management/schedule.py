@@ -9,7 +9,7 @@ from django.apps import apps
 from django.core.management.base import CommandError
 
 from django_jobdedup.management.subcommand import Subcommand
-from django_jobdedup.recovery.periodic import EVERY, NAME
+from django_jobdedup.recovery.periodic import EVERY, EXPIRES, NAME
 
 BEAT: Final = "django_celery_beat"
 NO_BEAT: Final = (
@@ -41,13 +41,13 @@ class Schedule(Subcommand):
                 "solar": None,
                 "clocked": None,
                 "queue": options["queue"],
-                "expire_seconds": int(EVERY),
+                "expire_seconds": int(EXPIRES),
             },
             create_defaults={
                 "name": NAME,
                 "interval": interval,
                 "queue": options["queue"],
-                "expire_seconds": int(EVERY),
+                "expire_seconds": int(EXPIRES),
                 "description": "Publishes what is due, reaps what has lapsed, deletes what is old.",
             },
         )

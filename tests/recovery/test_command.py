@@ -149,7 +149,7 @@ def test_the_entry_is_installed_once_and_set_right(beat_world: Environment) -> N
     ]
     assert again.stdout == "django_jobdedup.maintain: set right, every 15 s\n"
     name = "django_jobdedup.maintain"
-    assert rows == [[name, name, 15, "seconds", 15, True, "upkeep"]]
+    assert rows == [[name, name, 15, "seconds", 60, True, "upkeep"]]
     assert intervals == 1
 
 

@@ -7,7 +7,7 @@ from celery.result import AsyncResult
 
 from django_jobdedup.exceptions import JobLost
 from django_jobdedup.recovery.maintain import NAMES
-from django_jobdedup.recovery.periodic import EVERY, NAME, maintain
+from django_jobdedup.recovery.periodic import EXPIRES, NAME, maintain
 from django_jobdedup.stores.handler import stores
 from testproject.celery import app
 from tests.conftest import StartBeat, StartWorker
@@ -20,7 +20,7 @@ from tests.rig.waiting import wait_for
 def test_every_app_knows_the_task() -> None:
     assert app.tasks[NAME] == maintain
     assert maintain.ignore_result
-    assert maintain.expires == EVERY
+    assert maintain.expires == EXPIRES
 
 
 def test_in_one_process_each_duty_keeps_its_pace(celery_env: Environment) -> None:

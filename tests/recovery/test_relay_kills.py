@@ -123,7 +123,7 @@ def test_one_run_a_row_wherever_the_relay_is_killed(
         relays.unharmed()
         wait_for(
             lambda: set(base.states()) == {"done"},
-            60,
+            120,
             what=lambda: f"{Counter(base.states())}\n{busy.log[-2000:]}",
         )
     wait_for(lambda: base.sent() == [], 20, what="the end of the late copies")
