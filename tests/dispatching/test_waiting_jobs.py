@@ -163,6 +163,9 @@ def test_a_call_that_may_start_sooner_brings_the_waiting_job_forward(
     far, near = messages(redis_client, world.namespace, key)
     assert far["headers"]["id"] == near["headers"]["id"] == first.id
     assert near["headers"]["eta"] < far["headers"]["eta"]
+    header = Header.decode(near["headers"][HEADER])
+    assert header is not None
+    assert 490 < header.copies <= 500, "the end is remembered until the far one has come"
     assert stored(first) == [3]
 
 

@@ -28,8 +28,11 @@ VISIBILITY = 3600.0
 LONG = 2 * VISIBILITY
 
 
-def _execution(at: float = NOW, ttl: float = 60.0, **facts: Any) -> Execution:
-    header = Header("id", 3, (("f" * 64, Knobs(ttl=ttl)),), at=at)
+def _execution(
+    at: float = NOW, ttl: float = 60.0, merges: bool = False, copies: float = 0.0, **facts: Any
+) -> Execution:
+    knobs = Knobs(ttl=ttl, on_waiting="merge" if merges else "keep")
+    header = Header("id", 3, (("f" * 64, knobs),), at=at, copies=copies)
     return Execution("task", "id", header, "nonce", visibility=VISIBILITY, **facts)
 
 
@@ -44,6 +47,8 @@ def _execution(at: float = NOW, ttl: float = 60.0, **facts: Any) -> Execution:
         (_execution(at=0.0), SHORT_MARKER),
         (_execution(late_for=LONG, ttl=3 * VISIBILITY), 3 * VISIBILITY),
         (_execution(ttl=3 * VISIBILITY), SHORT_MARKER),
+        (_execution(merges=True), LONG),
+        (_execution(merges=True, copies=9 * VISIBILITY), 9 * VISIBILITY + LONG),
     ],
     ids=[
         "early ack",
@@ -54,6 +59,8 @@ def _execution(at: float = NOW, ttl: float = 60.0, **facts: Any) -> Execution:
         "no age",
         "long ttl",
         "long ttl, early",
+        "merged calls",
+        "brought forward by a merged call",
     ],
 )
 def test_an_ended_id_is_remembered_for_as_long_as_a_copy_may_come(
