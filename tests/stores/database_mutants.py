@@ -121,7 +121,4 @@ MUTANTS = (
         "renew whatever the nonce", written_otherwise('"lease" =', 'AND "nonce" = %s', "AND %s <> ''"),
         late=(True,),
     ),
-    DatabaseMutant(
-        "renew what was overtaken", written_otherwise('"lease" =', 'AND "lease" > 0', ""), late=(True,)
-    ),
 )  # fmt: skip
