@@ -114,7 +114,7 @@ def _refuse(seat: Seat) -> Held:
 
 
 def _merge(step: Step, entry: Entry, request: Acquire, seat: Seat) -> Merged:
-    asked = "m" + request.id
+    asked, ahead = "m" + request.id, seat.due - step.now
     if seat.last not in (asked, asked + "!"):
         overdue, due = seat.until <= step.now, seat.due
         seat.merged += 1
@@ -127,8 +127,9 @@ def _merge(step: Step, entry: Entry, request: Acquire, seat: Seat) -> Merged:
             seat.due = max(seat.due, step.now)
     seat.args = seat.args if request.args is None else request.args
     step.save(entry)
-    ahead = max(0, seat.until - seat.ttl - step.now) if seat.state == "W" else 0
-    return Merged(seat.id, step.ended(seat.id) + 1, seat.last.endswith("!"), ahead / 1000)
+    if seat.state == "W":  # until is that of the message which is out, whatever was brought forward since
+        ahead = max(ahead, seat.until - seat.ttl - step.now)
+    return Merged(seat.id, step.ended(seat.id) + 1, seat.last.endswith("!"), max(0, ahead) / 1000)
 
 
 def _move_due(step: Step, request: Acquire, seat: Seat) -> None:

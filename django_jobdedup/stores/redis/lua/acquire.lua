@@ -78,7 +78,7 @@ local function refuse(record, holder, swept)
 end
 
 local function merge(record, holder, request)
-  local asked = 'm' .. request.id
+  local asked, ahead = 'm' .. request.id, holder[DUE] - now
   if holder[LAST] ~= asked and holder[LAST] ~= asked .. '!' then
     local overdue, due = holder[UNTIL] <= now, holder[DUE]
     holder[MERGED] = holder[MERGED] + 1
@@ -104,8 +104,10 @@ local function merge(record, holder, request)
   holder[ARGS] = request.args or holder[ARGS]
   save(record)
   local marker = marker_of(call('GET', prefix .. 'mark:' .. holder[ID]))
-  local ahead = holder[STATE] == 'W' and max(0, holder[UNTIL] - holder[TTL] - now) or 0
-  return say('M', holder[ID], ended(marker) + 1, holder[LAST] == asked .. '!' and 1 or 0, ahead)
+  if holder[STATE] == 'W' then  -- UNTIL is that of the message which is out, whatever was brought forward since
+    ahead = max(ahead, holder[UNTIL] - holder[TTL] - now)
+  end
+  return say('M', holder[ID], ended(marker) + 1, holder[LAST] == asked .. '!' and 1 or 0, max(0, ahead))
 end
 
 local function conflict(record, request, counted, waiting, swept)
