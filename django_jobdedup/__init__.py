@@ -9,9 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from django_jobdedup.dispatching.bulk import dispatch_many
     from django_jobdedup.dispatching.hook import install, uninstall
     from django_jobdedup.dispatching.result import job_of, outcome_of
     from django_jobdedup.exceptions import (
+        BulkError,
         DuplicateDispatch,
         FingerprintError,
         JobDead,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BulkError",
     "DuplicateDispatch",
     "FingerprintError",
     "JobDead",
@@ -50,6 +53,7 @@ __all__ = [
     "Unique",
     "Wait",
     "current_lock",
+    "dispatch_many",
     "install",
     "job_of",
     "outcome_of",
@@ -63,6 +67,7 @@ _HOMES = {
     "Outcome": "outcomes",
     "Suppressed": "outcomes",
     "current_lock": "executing.current",
+    "dispatch_many": "dispatching.bulk",
     "job_of": "dispatching.result",
     "outcome_of": "dispatching.result",
     "install": "dispatching.hook",

@@ -8,6 +8,7 @@
     ├── StoredCallError        (also ValueError)  a call that cannot be written down or read again
     ├── Undecided              (also RuntimeError)  a result asked for before its call was decided
     ├── DuplicateDispatch                         a refused call, under the strategy ``raise``
+    ├── BulkError                                 some calls of a dispatch_many() were not queued
     ├── LockLost                                  a running body no longer holds its lock
     ├── JobLost                                   a run that ended without a word, stored as its result
     ├── JobDead                                   a job that was given up, stored as its result
@@ -19,6 +20,9 @@ backend, which makes it again from ``args``: so ``args`` are the message and all
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 class JobDedupError(Exception):
@@ -68,6 +72,24 @@ class DuplicateDispatch(JobDedupError):  # noqa: N818 - a fact, as the field nam
         super().__init__(message, holder_id, fingerprint)
         self.holder_id = holder_id
         self.fingerprint = fingerprint
+
+
+class BulkError(JobDedupError):
+    """Some calls of a ``dispatch_many()`` were not queued; the others were.
+
+    Attribute ``errors`` is a dict from the number of a call (counted from 0) to its exception,
+    ``results`` the list of results, None for a call with an error.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        errors: Mapping[int, BaseException] | None = None,
+        results: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(message, errors, results)
+        self.errors = dict(errors or {})
+        self.results = list(results)
 
 
 class LockLost(JobDedupError):  # noqa: N818

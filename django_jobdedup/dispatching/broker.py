@@ -66,25 +66,25 @@ def _publish(app: Any, call: Call, way: Callable[..., Any] | None) -> Any:
     given = options.pop("producer", None) or options.pop("publisher", None)
     way = way or app.send_task
     with app.producer_or_acquire(given) as producer:
-        _reach(producer)
+        reach(producer)
         mark = publishing.set(call.id)
         try:
             return way(call.task, call.args, call.kwargs, producer=producer, **options)
         except Exception as error:
-            if _of_results(app, error):
+            if of_results(app, error):
                 raise OperationalError(f"the result backend does not answer: {error}") from error
             raise
         finally:
             publishing.reset(mark)
 
 
-def _of_results(app: Any, error: Exception) -> bool:
-    """Whether it is the result backend that is down: Celery subscribes to the result before it publishes."""
+def of_results(app: Any, error: Exception) -> bool:
+    """Say whether the result backend is down: Celery subscribes to the result before it publishes."""
     causes = getattr(app.backend, "connection_errors", ())
     return isinstance(error, causes) or isinstance(error.__cause__, causes)
 
 
-def _reach(producer: Any) -> None:
+def reach(producer: Any) -> None:
     """Raise OperationalError at once if the broker does not answer."""
     connection = producer.connection
     if not connection.connected:

@@ -44,10 +44,10 @@ class Confirmer:
         self._full = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def add(self, seat: Seat) -> None:
-        """Confirm a seat soon."""
+    def add(self, *seats: Seat) -> None:
+        """Confirm seats soon."""
         with self._guard:
-            self._waiting.append((seat, 0))
+            self._waiting += [(seat, 0) for seat in seats]
             full = len(self._waiting) >= BATCH
             alive = self._thread is not None and self._thread.is_alive()
         if not self._wake.is_set():  # the thread clears it before it takes the seats

@@ -19,19 +19,19 @@ from kombu.utils.uuid import uuid
 from django_jobdedup.call import Call, is_untouched, running
 from django_jobdedup.conf import conf
 from django_jobdedup.dispatching.announcing import announce
+from django_jobdedup.dispatching.basket import basket
 from django_jobdedup.dispatching.broker import publishing
-from django_jobdedup.dispatching.confirm import confirmer
 from django_jobdedup.dispatching.deferral import after_commit
-from django_jobdedup.dispatching.inline import confirm, publish_kept
 from django_jobdedup.dispatching.presence import is_attended
 from django_jobdedup.dispatching.promises import is_by_celery, is_promised
 from django_jobdedup.dispatching.result import marked, unmarked
 from django_jobdedup.dispatching.routes import queue_of
+from django_jobdedup.dispatching.sending import publish_one
 from django_jobdedup.dispatching.transactions import warn_if_open
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.header import HEADER, Header
 from django_jobdedup.middleware import mistake, stack
-from django_jobdedup.middleware.base import Dispatch, Seat
+from django_jobdedup.middleware.base import Dispatch
 from django_jobdedup.middleware.keeping import keeps_calls
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.policies.resolve import PASSING, UNSET, Policy, policy_of, refuse_unbuilt
@@ -108,6 +108,8 @@ def _hooked(original: Callable[..., Any]) -> Callable[..., Any]:
         if conf.MODE == "off":
             return _off(self, original, name, args, kwargs, options)
         call = _call_or_none(self, name, args, kwargs, options, ours)
+        if (collecting := basket.get()) is not None:
+            return collecting.take(self, original, call or _plain(name, args, kwargs, options))
         if call is None:
             return unmarked(original(self, name, args, kwargs, **options))
         return _dispatch(self, original, call)
@@ -141,6 +143,12 @@ def _call_or_none(
             raise
         mistake.report("hook.call", name, error)
         return None
+
+
+def _plain(name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> Call:
+    """A call without a policy, as ``dispatch_many`` publishes it with the others."""
+    options["task_id"] = options.get("task_id") or uuid()
+    return Call(name, str(options["task_id"]), tuple(args or ()), dict(kwargs or {}), options)
 
 
 def policy_for(name: str, task_object: Any, ours: dict[str, Any]) -> Policy | None:
@@ -241,34 +249,15 @@ def _due_in(app: Any, options: dict[str, Any]) -> float:
 
 def _dispatch(app: Any, original: Callable[..., Any], call: Call) -> Any:
     def publish(calls: Sequence[Call]) -> list[Dispatch]:
-        return [_publish(app, original, one) for one in calls]
+        return [publish_one(app, original, one) for one in calls]
 
     done = stack.dispatch([call], publish)[0]
     announce(done)
     if done.error is not None:
         raise done.error
-    if done.outcome is Outcome.DEFERRED:
-        return after_commit(app, done)
-    return marked(app, done)
+    return result_of(app, done)
 
 
-def _publish(app: Any, original: Callable[..., Any], call: Call) -> Dispatch:
-    mark = publishing.set(call.id)
-    try:
-        if call.kept is not None and call.again is None:
-            return publish_kept(app, call, functools.partial(original, app))
-        options = {**call.options, "task_id": call.id}
-        result = original(app, call.task, call.args, call.kwargs, **options)
-    except Exception as error:
-        return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
-    finally:
-        publishing.reset(mark)
-    if (header := call.reserved) is not None:
-        if call.kept is None:
-            confirmer.add(Seat(header.knobs.store, header.shard, header.fingerprint, header.token))
-        else:
-            confirm(header)
-    current = running.get()
-    if call.again is not None and current is not None and current.execution.id == call.id:
-        current.republished = True
-    return Dispatch(call, Outcome.UNKNOWN, call.id, result=result)
+def result_of(app: Any, done: Dispatch) -> Any:
+    """Return the result for the caller of a dispatch that went well."""
+    return after_commit(app, done) if done.outcome is Outcome.DEFERRED else marked(app, done)

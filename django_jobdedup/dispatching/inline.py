@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from kombu.exceptions import OperationalError
@@ -16,6 +16,7 @@ from django_jobdedup.middleware.base import Dispatch
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.stores.durable import DurableStore
 from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Acquire
 
 
@@ -30,12 +31,17 @@ def publish_kept(app: Any, call: Call, way: Callable[..., Any]) -> Dispatch:
             raise OperationalError(f"the broker did not answer a moment ago: {breaker.error}")
         result = publish(app, call, way)
     except Exception as error:
-        if not isinstance(error, DOWN) or not _is_written(call):
-            return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
-        return Dispatch(call, Outcome.UNKNOWN, call.id, result=_unpublished(app, call))
+        return left_to_the_relay(app, call, error)
     if call.reserved is not None:
-        confirm(call.reserved)
+        confirm([call.reserved])
     return Dispatch(call, Outcome.UNKNOWN, call.id, result=result)
+
+
+def left_to_the_relay(app: Any, call: Call, error: Exception) -> Dispatch:
+    """Answer for a kept call that could not be published: no error where the relay will find it."""
+    if not isinstance(error, DOWN) or not _is_written(call):
+        return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
+    return Dispatch(call, Outcome.UNKNOWN, call.id, result=unpublished(app, call))
 
 
 def _is_written(call: Call) -> bool:
@@ -56,12 +62,17 @@ def _is_written(call: Call) -> bool:
     return True
 
 
-def _unpublished(app: Any, call: Call) -> Any:
+def unpublished(app: Any, call: Call) -> Any:
+    """Return the result object of a call that is not published here and now."""
     result = (call.options.get("result_cls") or app.AsyncResult)(call.id)
     result.ignored = call.options.get("ignore_result")
     return result
 
 
-def confirm(header: Header) -> None:
-    """Tell a durable store that a message exists, in this thread: no other has the caller's connection."""
-    stores[header.knobs.store].confirm([(ref_of(header), header.token)])
+def confirm(headers: Sequence[Header]) -> None:
+    """Tell durable stores that messages exist, in this thread: no other has the caller's connection."""
+    by_store: dict[str, list[tuple[Ref, str]]] = {}
+    for header in headers:
+        by_store.setdefault(header.knobs.store, []).append((ref_of(header), header.token))
+    for alias, seats in by_store.items():
+        stores[alias].confirm(seats)

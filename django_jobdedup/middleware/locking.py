@@ -12,7 +12,7 @@ from django_jobdedup.middleware.merging import newest, with_arguments
 from django_jobdedup.middleware.planning import Plan, plan
 from django_jobdedup.middleware.releasing import give_back, note_unstarted, release_unseen
 from django_jobdedup.middleware.reserving import reserve
-from django_jobdedup.middleware.settling import give_up, settle
+from django_jobdedup.middleware.settling import settled
 from django_jobdedup.middleware.starting import claim
 from django_jobdedup.stores.handler import stores
 
@@ -59,14 +59,4 @@ class LockingMiddleware(Middleware):
 
 
 def _lock(plans: Sequence[Plan], call_next: Callable[[Sequence[Call]], list[Dispatch]]) -> list[Dispatch]:
-    verdicts = reserve(plans)
-    going = [verdict.call for verdict in verdicts if verdict.publish]
-    try:
-        sent = iter(call_next(going) if going else ())
-    except BaseException as error:
-        give_up(verdicts, error)
-        raise
-    return [
-        settle(verdict, next(sent), call_next) if verdict.publish else verdict.refused()
-        for verdict in verdicts
-    ]
+    return settled(reserve(plans), call_next)

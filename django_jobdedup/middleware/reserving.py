@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from django_jobdedup.call import Call
 from django_jobdedup.exceptions import StoreUnavailable
-from django_jobdedup.header import Header
+from django_jobdedup.header import Header, life_of
 from django_jobdedup.middleware import mistake
 from django_jobdedup.middleware.base import Seat
 from django_jobdedup.middleware.merging import join
@@ -15,6 +15,7 @@ from django_jobdedup.middleware.refusing import refuse
 from django_jobdedup.middleware.verdict import Verdict
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Acquire
 from django_jobdedup.stores.results import Acquired, AcquireResult, Held, Merged, Outside, Unavailable
 
@@ -47,14 +48,45 @@ def _ask(plans: Sequence[Plan]) -> dict[int, AcquireResult]:
         if item.request is not None and item.header is not None:
             by_store.setdefault(item.header.knobs.store, []).append((place, item.request))
     answers: dict[int, AcquireResult] = {}
-    for alias, asked in by_store.items():
+    for alias, every in by_store.items():
+        asked, folded = fold(every)
         results: Sequence[AcquireResult]
         try:
             results = stores[alias].acquire_many([request for _, request in asked])
         except Exception as error:
             results = [_unusable(error, [plans[place].call for place, _ in asked])] * len(asked)
         answers.update(zip((place for place, _ in asked), results, strict=True))
+        answers.update((place, for_equal(answers[first], plans[first])) for place, first in folded.items())
     return answers
+
+
+def fold(
+    asked: Sequence[tuple[int, Acquire]],
+) -> tuple[list[tuple[int, Acquire]], dict[int, int]]:
+    """Return what the store has to be asked, and the rest: its place to the place of an equal one before.
+
+    Only where the store's answer to the first tells the answer to the others: it would refuse them.
+    """
+    first: dict[tuple[Ref, str], int] = {}
+    left: list[tuple[int, Acquire]] = []
+    folded: dict[int, int] = {}
+    for place, request in asked:
+        if request.again or request.on_waiting != "keep" or request.limit > 1 or "P" not in request.counts:
+            left.append((place, request))
+        elif (same := (request.ref, request.counts)) in first:
+            folded[place] = first[same]
+        else:
+            left.append((place, request))
+            if not life_of(request.id):  # an id given by its caller may have ended, and then holds nothing
+                first[same] = place
+    return left, folded
+
+
+def for_equal(answer: AcquireResult, item: Plan) -> AcquireResult:
+    """Return the answer to a call that is equal to one that was answered."""
+    if isinstance(answer, Acquired) and item.request is not None:
+        return Held(item.request.id, "P", answer.at, answer.at + item.request.pending, item.request.by)
+    return answer
 
 
 def _unusable(error: Exception, calls: Sequence[Call]) -> Unavailable:

@@ -19,12 +19,38 @@ from django_jobdedup.stores.results import Withdrawn
 Publish = Callable[[Sequence[Call]], list[Dispatch]]
 
 
-def settle(verdict: Verdict, sent: Dispatch, publish: Publish) -> Dispatch:
-    """Join the verdict with what the publish answered."""
-    if isinstance(sent.error, OperationalError | OSError) and _is_claimed(verdict):
-        # Perhaps the message went out. With a lock the same id is safe to send again: each copy is
-        # claimed, one runs. Without one nobody would notice the second copy.
-        sent = _again(verdict, publish)
+def settled(verdicts: Sequence[Verdict], publish: Publish) -> list[Dispatch]:
+    """Publish what was accepted, and join each verdict with what its publish answered."""
+    going = [verdict for verdict in verdicts if verdict.publish]
+    try:
+        sent = iter(_sent(going, publish) if going else ())
+    except BaseException as error:
+        for verdict in verdicts:  # a middleware further in has raised instead of answering
+            _give_back(verdict, error)
+        raise
+    return [_settle(each, next(sent)) if each.publish else each.refused() for each in verdicts]
+
+
+def _sent(going: Sequence[Verdict], publish: Publish) -> list[Dispatch]:
+    sent = publish([verdict.call for verdict in going])
+    # Perhaps the message went out. With a lock the same id is safe to send again: each copy is claimed,
+    # one runs. Without one nobody would notice the second copy.
+    lost = [
+        place
+        for place, (verdict, each) in enumerate(zip(going, sent, strict=True))
+        if isinstance(each.error, OperationalError | OSError) and _is_claimed(verdict)
+    ]
+    if not lost:
+        return sent
+    again = dict(zip(lost, publish([going[place].call for place in lost]), strict=True))
+    return [again.get(place, each) for place, each in enumerate(sent)]
+
+
+def _is_claimed(verdict: Verdict) -> bool:
+    return bool(verdict.fingerprint) and verdict.outcome is not Outcome.OBSERVED
+
+
+def _settle(verdict: Verdict, sent: Dispatch) -> Dispatch:
     if sent.error is not None:
         _give_back(verdict, sent.error)
         return replace(sent, outcome=Outcome.UNKNOWN, fingerprint=verdict.fingerprint)
@@ -32,24 +58,6 @@ def settle(verdict: Verdict, sent: Dispatch, publish: Publish) -> Dispatch:
         _give_back(verdict, None)
         return sent
     return Dispatch(sent.call, verdict.outcome, sent.id, verdict.fingerprint, sent.result)
-
-
-def _is_claimed(verdict: Verdict) -> bool:
-    return bool(verdict.fingerprint) and verdict.outcome is not Outcome.OBSERVED
-
-
-def _again(verdict: Verdict, publish: Publish) -> Dispatch:
-    try:
-        return publish([verdict.call])[0]
-    except BaseException as error:
-        _give_back(verdict, error)
-        raise
-
-
-def give_up(verdicts: Sequence[Verdict], error: BaseException) -> None:
-    """Give every seat back: a middleware further in has raised instead of answering."""
-    for verdict in verdicts:
-        _give_back(verdict, error)
 
 
 def _give_back(verdict: Verdict, error: BaseException | None) -> None:
