@@ -114,22 +114,27 @@ def _refuse(seat: Seat) -> Held:
 
 
 def _merge(step: Step, entry: Entry, request: Acquire, seat: Seat) -> Merged:
-    asked, ahead = "m" + request.id, seat.due - step.now
-    if seat.last not in (asked, asked + "!"):
-        overdue, due = seat.until <= step.now, seat.due
+    asked = "m" + request.id
+    if seat.last != asked and not seat.last.startswith(asked + "!"):
+        overdue, due, ahead = seat.until <= step.now, seat.due, _ahead(step, seat)
         seat.merged += 1
         _move_due(step, request, seat)
         if overdue:
             seat.state, seat.until = "P", step.now + milliseconds(request.pending)
         # The answer is kept with the id, so that a lost reply can be asked for again.
-        seat.last = asked + "!" if overdue or seat.due < due else asked
+        seat.last = f"{asked}!{ahead}" if overdue or seat.due < due else asked
         if overdue:  # its new message waits from now on
             seat.due = max(seat.due, step.now)
     seat.args = seat.args if request.args is None else request.args
     step.save(entry)
-    if seat.state == "W":  # until is that of the message which is out, whatever was brought forward since
-        ahead = max(ahead, seat.until - seat.ttl - step.now)
-    return Merged(seat.id, step.ended(seat.id) + 1, seat.last.endswith("!"), max(0, ahead) / 1000)
+    publish, ahead = len(seat.last) > len(asked), int(seat.last[len(asked) + 1 :] or 0)
+    return Merged(seat.id, step.ended(seat.id) + 1, publish, ahead / 1000)
+
+
+def _ahead(step: Step, seat: Seat) -> int:
+    """How long the message that is out may be ahead, whatever was brought forward since it was sent."""
+    sent = seat.until - seat.ttl if seat.state == "W" else seat.due
+    return max(0, seat.due - step.now, sent - step.now)
 
 
 def _move_due(step: Step, request: Acquire, seat: Seat) -> None:

@@ -77,10 +77,16 @@ local function refuse(record, holder, swept)
   return refused_by(holder)
 end
 
+-- How long the message that is out may be ahead, whatever was brought forward since it was sent.
+local function ahead_of(holder)
+  local sent = holder[STATE] == 'W' and holder[UNTIL] - holder[TTL] or holder[DUE]
+  return max(0, holder[DUE] - now, sent - now)
+end
+
 local function merge(record, holder, request)
-  local asked, ahead = 'm' .. request.id, holder[DUE] - now
-  if holder[LAST] ~= asked and holder[LAST] ~= asked .. '!' then
-    local overdue, due = holder[UNTIL] <= now, holder[DUE]
+  local asked, before = 'm' .. request.id, holder[LAST] or ''
+  if before ~= asked and string.sub(before, 1, #asked + 1) ~= asked .. '!' then
+    local overdue, due, ahead = holder[UNTIL] <= now, holder[DUE], ahead_of(holder)
     holder[MERGED] = holder[MERGED] + 1
     if request.merges and request.wait > 0 then
       holder[FIRST] = holder[FIRST] > 0 and holder[FIRST] or now
@@ -96,7 +102,8 @@ local function merge(record, holder, request)
       holder[UNTIL] = now + request.pending
     end
     -- The answer is kept with the id, so that a lost reply can be asked for again.
-    holder[LAST] = (overdue or holder[DUE] < due) and asked .. '!' or asked
+    local sooner = overdue or holder[DUE] < due
+    holder[LAST] = sooner and string.format('%s!%.0f', asked, ahead) or asked
     if overdue then  -- its new message waits from now on
       holder[DUE] = max(holder[DUE], now)
     end
@@ -104,10 +111,8 @@ local function merge(record, holder, request)
   holder[ARGS] = request.args or holder[ARGS]
   save(record)
   local marker = marker_of(call('GET', prefix .. 'mark:' .. holder[ID]))
-  if holder[STATE] == 'W' then  -- UNTIL is that of the message which is out, whatever was brought forward since
-    ahead = max(ahead, holder[UNTIL] - holder[TTL] - now)
-  end
-  return say('M', holder[ID], ended(marker) + 1, holder[LAST] == asked .. '!' and 1 or 0, max(0, ahead))
+  local ahead = string.sub(holder[LAST], #asked + 2)
+  return say('M', holder[ID], ended(marker) + 1, ahead ~= '' and 1 or 0, ahead ~= '' and ahead or 0)
 end
 
 local function conflict(record, request, counted, waiting, swept)
