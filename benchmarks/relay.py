@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import secrets
 import subprocess
 import sys
@@ -51,14 +52,23 @@ def measure(engine: str, rows: int, relays: int, folder: Path, url: str) -> None
         os.environ["TESTPROJECT_SETTINGS"] = json.dumps(settings)
         run("django", "migrate", "--verbosity", "0")
         run("benchmarks.relay", "--fill", engine, "--rows", str(rows))
+        before = processor_time()
         started = [
             start("django", "jobdedup", "maintain", "--only", "relay", "--json") for _ in range(relays)
         ]
         seconds = drained(url, rows)
         said = [json.loads(process.communicate()[0]) for process in started]
     published = sum(line.get("published", 0) for line in said)
+    own = (processor_time() - before) / published * 1000
     shared = "" if relays == 1 else f", {relays} relays: {[line.get('published', 0) for line in said]}"
-    print(f"{engine}: {published} rows in {seconds:.1f} s, {published / seconds:.0f} a second{shared}")
+    rate = f"{published / seconds:.0f} a second, {own:.2f} ms of a processor each"
+    print(f"{engine}: {published} rows in {seconds:.1f} s, {rate}{shared}", flush=True)
+
+
+def processor_time() -> float:
+    """Return the seconds that processes of ours have used which have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def fill(rows: int) -> None:

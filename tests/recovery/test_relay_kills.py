@@ -100,7 +100,7 @@ def due_now(base: Base, *, only: str | None = None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.worker
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.environment(settings={"JOBDEDUP_CONFIRM_WITHIN": 600})
 def test_one_run_a_row_wherever_the_relay_is_killed(
     base: Base, worker: StartWorker, journal: Journal, tmp_path: Path
