@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from django_jobdedup.control.lock import Lock, LockHolder
+    from django_jobdedup.control.verbs import cancel, peek, release
     from django_jobdedup.dispatching.bulk import dispatch_many
     from django_jobdedup.dispatching.hook import install, uninstall
     from django_jobdedup.dispatching.result import job_of, outcome_of
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
         JobDead,
         JobDedupError,
         JobLost,
+        LockInUse,
         LockLost,
         PolicyError,
         StoredCallError,
@@ -41,6 +44,9 @@ __all__ = [
     "JobDead",
     "JobDedupError",
     "JobLost",
+    "Lock",
+    "LockHolder",
+    "LockInUse",
     "LockLost",
     "Outcome",
     "PolicyError",
@@ -52,11 +58,14 @@ __all__ = [
     "Undecided",
     "Unique",
     "Wait",
+    "cancel",
     "current_lock",
     "dispatch_many",
     "install",
     "job_of",
     "outcome_of",
+    "peek",
+    "release",
     "uninstall",
 ]
 
@@ -67,6 +76,11 @@ _HOMES = {
     "Outcome": "outcomes",
     "Suppressed": "outcomes",
     "current_lock": "executing.current",
+    "Lock": "control.lock",
+    "LockHolder": "control.lock",
+    "cancel": "control.verbs",
+    "peek": "control.verbs",
+    "release": "control.verbs",
     "dispatch_many": "dispatching.bulk",
     "job_of": "dispatching.result",
     "outcome_of": "dispatching.result",

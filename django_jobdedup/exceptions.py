@@ -10,6 +10,7 @@
     ├── DuplicateDispatch                         a refused call, under the strategy ``raise``
     ├── BulkError                                 some calls of a dispatch_many() were not queued
     ├── LockLost                                  a running body no longer holds its lock
+    ├── LockInUse                                 a running holder's lock is not released without force
     ├── JobLost                                   a run that ended without a word, stored as its result
     ├── JobDead                                   a job that was given up, stored as its result
     ├── StoreUnavailable                          the lock store cannot be reached
@@ -94,6 +95,18 @@ class BulkError(JobDedupError):
 
 class LockLost(JobDedupError):  # noqa: N818
     """The lock of this execution lapsed and belongs to somebody else now: do not write."""
+
+
+class LockInUse(JobDedupError):  # noqa: N818
+    """The lock's holder runs, so the lock is not released.
+
+    Attribute ``holder_id`` is its Celery task id, ``fingerprint`` the lock's.
+    """
+
+    def __init__(self, message: str | None = None, holder_id: str = "", fingerprint: str = "") -> None:
+        super().__init__(message, holder_id, fingerprint)
+        self.holder_id = holder_id
+        self.fingerprint = fingerprint
 
 
 class JobLost(JobDedupError):  # noqa: N818

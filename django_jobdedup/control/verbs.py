@@ -1,0 +1,149 @@
+"""Looking at a lock, freeing it, and calling a job off, from code: ``peek``, ``release``, ``cancel``."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from celery.result import AsyncResult
+
+from django_jobdedup.control.finding import app_of, at, checked, is_fingerprint, lock_of, looked_through
+from django_jobdedup.control.lock import Lock, LockHolder, shown
+from django_jobdedup.exceptions import LockInUse
+from django_jobdedup.header import task_id_of
+from django_jobdedup.middleware.keeping import durable
+from django_jobdedup.middleware.visibility import visibility_timeout
+from django_jobdedup.stores.durable import Found
+from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.record import Record, Ref
+from django_jobdedup.stores.requests import Withdraw
+from django_jobdedup.stores.results import Withdrawn
+
+logger = logging.getLogger("django_jobdedup")
+
+
+def peek(what: Any, *args: Any, **kwargs: Any) -> Lock | None:
+    """Return who holds the lock of a call, or None: ``peek(build_report, 42)``, ``peek(build_report.s(42))``.
+
+    ``what`` may be a fingerprint as well, then every shard is asked. Changes nothing. Raises
+    StoreUnavailable, PolicyError for a task without a policy, and what a dispatch of the call raises.
+    """
+    return lock_of(what, args, kwargs)
+
+
+def release(what: Any, *, force: bool = False) -> tuple[LockHolder, ...]:
+    """Free a lock, whoever holds it, and return the holders that were removed.
+
+    ``what`` is a signature, a fingerprint, or a ``Lock`` that ``peek`` has shown: then exactly what was
+    shown is removed, and a holder that has changed since stays. A waiting message is not withdrawn: it runs
+    when its turn comes (``cancel`` calls it off). Raises LockInUse, and removes nothing, if one of the
+    holders runs, unless ``force`` is True: then another job may run beside it.
+    """
+    lock = what if isinstance(what, Lock) else lock_of(what)
+    if lock is None:
+        return ()
+    for holder in lock.running:
+        if holder.alive and not force:
+            raise LockInUse(
+                f"Job {holder.id} runs under this lock since {holder.since:%Y-%m-%d %H:%M:%S} UTC "
+                f"({holder.by}), so an equal job could run beside it. Wait for its end, revoke it, or write "
+                "force=True.",
+                holder_id=holder.id,
+                fingerprint=lock.fingerprint,
+            )
+    store = stores[lock.store]
+    removed = tuple(
+        holder
+        for holder in lock.holders
+        if isinstance(checked(lock.store, store.remove(lock.ref, holder.shown)), Withdrawn)
+    )
+    for holder in removed:
+        _log("released by hand", lock, holder)
+    return removed
+
+
+def cancel(what: Any) -> tuple[str, ...]:
+    """Call off jobs that have not started, and return their task ids; running ones are left alone.
+
+    ``what`` is a signature or a fingerprint (every job that waits under its lock), a result, or a task id;
+    an id that no durable store knows is looked for among all locks. The lock is free, the message ends
+    without a run when it comes, and the result is revoked: ``get()`` raises ``TaskRevokedError``.
+    """
+    if isinstance(what, AsyncResult):
+        return _cancel_id(what.app, what.id, getattr(what, "fingerprint", ""))
+    if isinstance(what, str) and not is_fingerprint(what):
+        return _cancel_id(app_of(what), what, "")
+    lock = lock_of(what)
+    if lock is None:
+        return ()
+    return tuple(each.id for each in lock.waiting if _withdrawn(app_of(what), lock, each))
+
+
+def _cancel_id(app: Any, id: str, fingerprint: str) -> tuple[str, ...]:
+    kept = _kept(id)
+    lock = at(*kept[:2]) if kept else (lock_of(fingerprint) if fingerprint else None) or _search(id)
+    for holder in lock.waiting if lock is not None else ():
+        if lock is not None and holder.id == id:
+            return (id,) if _withdrawn(app, lock, holder) else ()
+    if kept is None or kept[2].fate.state != "pending":
+        return ()
+    # Nobody has decided it: its row waits for a commit, without a seat.
+    alias, ref, found = kept
+    request = Withdraw(ref, found.id, waiting=True, marker_ttl=2 * visibility_timeout(app), reason="revoked")
+    return (id,) if _is_off(app, alias, id, request) else ()
+
+
+def _kept(id: str) -> tuple[str, Ref, Found] | None:
+    """The place of a call that a durable store keeps."""
+    for alias in stores if stores.keep_calls else ():
+        store = durable(alias)
+        found = checked(alias, store.seek(id)) if store is not None else None
+        if isinstance(found, Found):
+            return alias, found.ref, found
+    return None
+
+
+def _search(id: str) -> Lock | None:
+    for alias in stores:
+        for record in looked_through(stores[alias]):
+            if any(task_id_of(holder.id) == id for holder in record.holders):
+                return shown(alias, record)
+    return None
+
+
+def _withdrawn(app: Any, lock: Lock, holder: LockHolder) -> bool:
+    """Close the id for as long as its message may come, then tell who waits for the result."""
+    token, store = holder.shown.id, stores[lock.store]
+    seen = checked(lock.store, store.inspect(lock.ref, token))
+    now = seen.now if isinstance(seen, Record) else 0.0
+    marker = seen.marker if isinstance(seen, Record) else None
+    request = Withdraw(
+        Ref(lock.ref.shard, lock.fingerprint),
+        token,
+        n=marker.n + 1 if marker is not None else 0,
+        waiting=True,
+        marker_ttl=max(0.0, holder.shown.due - now) + max(holder.shown.ttl, 2 * visibility_timeout(app)),
+        reason="revoked",
+    )
+    if not _is_off(app, lock.store, holder.id, request):
+        return False
+    _log("cancelled", lock, holder)
+    return True
+
+
+def _is_off(app: Any, alias: str, id: str, request: Withdraw) -> bool:
+    if not isinstance(checked(alias, stores[alias].withdraw(request)), Withdrawn):
+        return False
+    app.backend.mark_as_revoked(id, "cancelled", store_result=True)
+    return True
+
+
+def _log(what: str, lock: Lock, holder: LockHolder) -> None:
+    logger.info(
+        "job %s of lock %s (%s) is %s",
+        holder.id,
+        lock.fingerprint[:12],
+        lock.name,
+        what,
+        extra={"action": "by_hand", "task_id": holder.id, "fingerprint": lock.fingerprint},
+    )
