@@ -8,13 +8,16 @@ from typing import Any
 
 from redis import Redis
 
+from django_jobdedup.models import JobIntent
 from django_jobdedup.outcomes import How
 from django_jobdedup.stores import results
 from django_jobdedup.stores.base import Store
 from django_jobdedup.stores.clock import Clock
 from django_jobdedup.stores.database.store import DatabaseStore
+from django_jobdedup.stores.inprocess.seat import Mark
 from django_jobdedup.stores.memory import MemoryStore
 from django_jobdedup.stores.record import Holder, Marker, Record, Ref
+from django_jobdedup.stores.redis.keys import keys_of
 from django_jobdedup.stores.redis.scripts import Scripts
 from django_jobdedup.stores.redis.store import RedisStore
 from django_jobdedup.stores.requests import Acquire, Claim, Finish, Merge, Token, Withdraw
@@ -125,6 +128,10 @@ class Bench(ABC):
         record = self.record(id)
         return record.marker if record else None
 
+    @abstractmethod
+    def mark_superseded(self, id: str, by: str) -> None:
+        """Leave the marker of a superseded id, for a minute, whatever seat it has."""
+
     def events(self) -> list[tuple[str, str]]:
         """Return what happened to whom."""
         answer = self.store.events(REF.shard)
@@ -149,6 +156,10 @@ class MemoryBench(Bench):
     def _advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
+    def mark_superseded(self, id: str, by: str) -> None:
+        """Leave the marker of a superseded id."""
+        self.store._shelves[REF.shard].marks[id] = Mark(round((self.now + 60) * 1000), by=by)
+
 
 class RedisBench(Bench):
     """The Redis store of a cache alias; its scripts read the time from a key."""
@@ -167,6 +178,12 @@ class RedisBench(Bench):
 
     def _advance(self, seconds: float) -> None:
         self.client.incrby(CLOCK_KEY, round(seconds * 1_000_000))
+
+    def mark_superseded(self, id: str, by: str) -> None:
+        """Leave the marker of a superseded id."""
+        key = keys_of("jd").shards[REF.shard].mark + id
+        pack = "redis.call('SET', KEYS[1], cmsgpack.pack({tonumber(ARGV[1]), -3, ARGV[2]}), 'PX', 60000)"
+        self.client.eval(pack, 1, key, str(round((self.now + 60) * 1000)), by)
 
 
 class DatabaseBench(Bench):
@@ -189,3 +206,8 @@ class DatabaseBench(Bench):
 
     def _advance(self, seconds: float) -> None:
         """The clock is ``now`` itself."""
+
+    def mark_superseded(self, id: str, by: str) -> None:
+        """Leave the marker of a superseded id."""
+        rows = JobIntent.objects.using(self.engine.alias).filter(token=id)
+        assert rows.update(mark_by=by, mark_until=round((self.now + 60) * 1000))

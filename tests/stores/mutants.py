@@ -163,7 +163,7 @@ MUTANTS = (
     Mutant("limit is one more", (("acquire", "#counted < request.limit", "#counted <= request.limit"),)),
     Mutant(
         "a superseded message starts",
-        (("claim", "if marker and marker[2] == SUPERSEDED", "if false"),),
+        (("claim", "if is_superseded(marker)", "if false"),),
         policies=("replace", "keep_soonest"),
     ),
     Mutant("a revoked id starts", (("withdraw", "return remove(FINAL)", "return remove(WITHDRAWN)"),)),

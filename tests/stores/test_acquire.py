@@ -7,7 +7,7 @@ import pytest
 from django_jobdedup.outcomes import How
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Acquire
-from django_jobdedup.stores.results import Acquired, Confirmed, Held, Merged, Outside
+from django_jobdedup.stores.results import Acquired, Confirmed, Held, Merged, Outside, Superseded
 
 from .bench import NOON, OTHER, REF, Bench
 
@@ -137,6 +137,19 @@ def test_an_id_that_has_ended_for_good_goes_outside(bench: Bench) -> None:
     assert bench.acquire("a") == Outside()
     assert bench.again("a") == Outside()
     assert bench.holders() == ()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_id_that_was_superseded_goes_outside_even_if_nobody_holds(bench: Bench, again: bool) -> None:
+    """Its claim starts nothing, so nothing would give back a seat that it takes."""
+    bench.wait("a")
+    bench.acquire("b", counts="PW", on_waiting="over")
+    bench.run("b")
+    bench.finish("b")
+    assert bench.acquire("a", again=again) == Outside()
+    assert bench.states() == {}
+    assert bench.claim("a") == Superseded("b")
+    assert isinstance(bench.acquire("c"), Acquired)
 
 
 def test_an_id_whose_attempt_has_ended_may_come_again(bench: Bench) -> None:

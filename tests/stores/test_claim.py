@@ -62,6 +62,22 @@ def test_claim_supersedes_what_it_came_over(bench: Bench) -> None:
     assert bench.claim("a") == Superseded("b")
 
 
+def test_a_superseded_message_gives_back_the_seat_that_an_older_version_gave_it(bench: Bench) -> None:
+    bench.wait("a")
+    bench.mark_superseded("a", "b")
+    assert bench.claim("a") == Superseded("b")
+    assert (bench.states(), bench.events()) == ({}, [("superseded", "a")])
+    assert bench.claim("a") == Superseded("b"), "a lost reply"
+    assert isinstance(bench.acquire("c"), Acquired)
+
+
+def test_a_superseded_message_leaves_the_run_of_its_id_alone(bench: Bench) -> None:
+    bench.run("a")
+    bench.mark_superseded("a", "b")
+    assert bench.claim("a", "two") == Superseded("b")
+    assert bench.states() == {"a": "R"}
+
+
 def test_a_copy_of_an_ended_job_does_not_start(bench: Bench) -> None:
     bench.run("a")
     bench.finish("a", marker_ttl=60)

@@ -38,7 +38,7 @@ def claim(step: Step, request: Claim) -> ClaimAnswer:
 def _decide(step: Step, request: Claim) -> tuple[str, ClaimAnswer]:
     mark = step.mark(request.id)
     if mark is not None and mark.by:
-        return "superseded", Superseded(mark.by)
+        return "superseded", _follow(step, request, mark.by)
     if mark is not None and mark.final and mark.number is not None and mark.nonce == request.nonce:
         return "", Exhausted(mark.number)
     if mark is not None and (mark.final or mark.n >= request.n):
@@ -52,6 +52,16 @@ def _decide(step: Step, request: Claim) -> tuple[str, ClaimAnswer]:
     if own is not None and own.state == "K" and not own.dead(step.now):
         return "done", Done()
     return _contend(step, entry, own, request)
+
+
+def _follow(step: Step, request: Claim, by: str) -> Superseded:
+    entry = step.entry(request.ref)
+    own = entry.seat(request.id)
+    if own is not None and own.waits:  # of a version that gave seats to superseded ids
+        entry.seats.remove(own)
+        step.event("superseded", entry, own, by)
+        step.save(entry)
+    return Superseded(by)
 
 
 def _contend(step: Step, entry: Entry, own: Seat | None, request: Claim) -> tuple[str, ClaimAnswer]:

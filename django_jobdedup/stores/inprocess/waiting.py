@@ -33,7 +33,8 @@ def acquire(step: Step, request: Acquire) -> Answer:
 
 def _decide(step: Step, request: Acquire) -> tuple[str, Answer]:
     mark = step.mark(request.id)
-    if mark is not None and mark.final:
+    if mark is not None and (mark.final or mark.by):
+        # A seat of a superseded id would stay: its claim starts nothing, so nothing gives it back.
         return "outside", Outside()
     entry = step.entry(request.ref)
     if step.sweep(entry, request.id):

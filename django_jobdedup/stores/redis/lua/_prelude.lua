@@ -221,6 +221,10 @@ local function is_final(marker)
   return marker and marker[2] == FINAL
 end
 
+local function is_superseded(marker)
+  return marker and marker[2] == SUPERSEDED
+end
+
 local function write_marker(key, marker)
   call('SET', key, pack(marker), 'PX', max(marker[1] - now, 1))
 end

@@ -140,6 +140,9 @@ end
 local function decide(record, marker, request)
   if is_final(marker) then
     return 'outside', 'O'
+  elseif is_superseded(marker) then
+    -- A seat would stay: the claim of this id starts nothing, so nothing gives it back.
+    return 'outside', 'O'
   end
   local swept = sweep(record, request.id)
   local holder = holder_of(record, request.id)

@@ -76,9 +76,19 @@ local function others()
   return number, soonest, who
 end
 
+local function follow(newer)
+  local holder, place = holder_of(record, id)
+  if holder and waits(holder) then  -- of a version that gave seats to superseded ids
+    table.remove(record.holders, place)
+    event('superseded', record, holder, newer)
+    save(record)
+  end
+  return say('S', newer)
+end
+
 local function decide()
-  if marker and marker[2] == SUPERSEDED then
-    return 'superseded', say('S', marker[3])
+  if is_superseded(marker) then
+    return 'superseded', follow(marker[3])
   elseif is_final(marker) and marker[4] and marker[3] == nonce then
     return nil, say('X', marker[4])
   elseif is_final(marker) or ended(marker) >= n then
