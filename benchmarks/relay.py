@@ -77,6 +77,7 @@ def fill(rows: int) -> None:
 
     django.setup()
     from django.db import transaction
+    from django.db.models import F
 
     from django_jobdedup.models import JobIntent
     from testproject.celery import app
@@ -89,7 +90,7 @@ def fill(rows: int) -> None:
                 tasks.until_executed.delay(f"k{number}")
             # As killed right after the commit.
             transaction.get_connection().run_on_commit.clear()
-    JobIntent.objects.update(publish_at=1)
+    JobIntent.objects.update(publish_at=F("id"))
 
 
 def drained(url: str, rows: int) -> float:
