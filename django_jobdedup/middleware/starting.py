@@ -107,12 +107,15 @@ def _closed_gate(execution: Execution, busy: Busy, decision: Decision) -> Never:
         raise NotStarted(Start.DEAD, by=by, reason=decision.reason)
     if not isinstance(decision, Suppress) or decision.log:  # a start has nobody to raise to
         log_suppressed(execution.task, header, by)
-    _close(execution)
+    _close(execution, by=busy.by)
     raise NotStarted(Start.SUPPRESSED, by=by)
 
 
-def _close(execution: Execution) -> None:
-    """Close the id for good before it ends without a run, so that no later copy runs after all."""
+def _close(execution: Execution, by: str = "") -> None:
+    """Close the id for good before it ends without a run, so that no later copy runs after all.
+
+    ``by`` is the token of the job that covers it.
+    """
     header = execution.header
     stores[header.knobs.store].withdraw(
         Withdraw(
@@ -121,6 +124,7 @@ def _close(execution: Execution) -> None:
             n=header.n,
             waiting=True,
             marker_ttl=copies_live(header.knobs, execution.visibility),
+            by=by,
         )
     )
 

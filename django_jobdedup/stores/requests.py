@@ -107,6 +107,7 @@ class Withdraw:
     ``waiting`` True: the message was revoked, has expired or is skipped at its start; an own ``P``
     or ``W`` is given back, and the id is closed with a final marker that lives ``marker_ttl``
     seconds, unless its marker says that attempt ``n`` has ended before. ``reason`` as in ``Finish``.
+    ``by`` is the token of the holder for which a start is skipped; a durable store notes it in the row.
     """
 
     ref: Ref
@@ -115,3 +116,4 @@ class Withdraw:
     waiting: bool = False
     marker_ttl: float = 60.0
     reason: str = ""
+    by: str = ""

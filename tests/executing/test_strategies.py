@@ -16,6 +16,7 @@ from django.db import connections
 
 from django_jobdedup import JobDead
 from django_jobdedup.dead import dead_jobs, delete, requeue
+from django_jobdedup.models import JobIntent
 from testproject.celery import app
 from tests.dispatching.looking import holders
 from tests.jobs.tasks import JobError
@@ -43,6 +44,7 @@ class Place:
     client: redis.Redis
     namespace: str
     engine: Engine
+    store: str
 
     def values(self, key: str) -> list[int]:
         """Give the values with which bodies ran."""
@@ -52,12 +54,29 @@ class Place:
         """Give the dead jobs by task id."""
         return {row.token: row for row in dead_jobs(self.engine.alias)}
 
+    def check_covered(self, id: str, by: str) -> None:
+        """Insist that the row of a call, where there is one, says that another job covers it."""
+        if self.store == "database":
+            row = JobIntent.objects.using(self.engine.alias).get(token=id)
+            assert (row.state, row.mark_by) == ("superseded", by)
 
-@pytest.fixture(scope="module")
+    def wait_until_free(self) -> None:
+        """Wait until no lock is left."""
+        if self.store == "redis":
+            self.keys.wait_until_empty()
+        else:
+            wait_for(lambda: not JobIntent.objects.using(self.engine.alias).held().exists(), 5)
+
+
+@pytest.fixture(scope="module", params=["redis", "database"])
 def place(
-    redis_server: Any, tmp_path_factory: pytest.TempPathFactory, engines: Engines, django_db_blocker: Any
+    request: pytest.FixtureRequest,
+    redis_server: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+    engines: Engines,
+    django_db_blocker: Any,
 ) -> Iterator[Place]:
-    """A worker whose default database is that of the dead jobs."""
+    """A worker whose default database is that of the dead jobs; its locks lie in Redis, or there as well."""
     engine = engines.get("sqlite_wal")
     celery = {
         "imports": [tasks.MODULE],
@@ -65,7 +84,10 @@ def place(
         "worker_lost_wait": 0.5,
     }
     database = {"DATABASES": {"default": engine.database}}
-    environment = Environment(new_namespace(), redis_server.url, celery=celery)
+    stores = {}
+    if request.param == "database":
+        database, stores = engine.settings_as_default, {"JOBDEDUP_STORES": engine.stores}
+    environment = Environment(new_namespace(), redis_server.url, celery=celery, settings=stores)
     with contextlib.ExitStack() as stack:
         stack.enter_context(django_db_blocker.unblock())
         engine.empty()
@@ -79,7 +101,7 @@ def place(
         )
         keys = stack.enter_context(contextlib.closing(LockKeys(environment)))
         client = stack.enter_context(redis.Redis.from_url(environment.redis_url, decode_responses=True))
-        yield Place(worker, journal, keys, client, environment.namespace, engine)
+        yield Place(worker, journal, keys, client, environment.namespace, engine, request.param)
         connections[engine.alias].close()
     environment.clean()
 
@@ -101,7 +123,7 @@ def test_the_job_that_waits_runs_once_with_the_newest_arguments(place: Place) ->
     second, third = tasks.rerunning.apply_async((key, 2), countdown=1.0), tasks.rerunning.delay(key, value=3)
     assert {first.id, second.id, third.id} == {first.id}
     assert third.get(timeout=10) == 3
-    place.keys.wait_until_empty()
+    place.wait_until_free()
     assert place.values(key) == [3]
 
 
@@ -150,7 +172,7 @@ def test_a_call_that_meets_a_retry_is_what_the_retry_runs_with(place: Place) -> 
     second = tasks.rerunning_retried.delay(key, 5)
     assert (second.outcome, second.id) == ("rerun", first.id)
     assert second.get(timeout=10) == 5
-    place.keys.wait_until_empty()
+    place.wait_until_free()
     assert place.values(key)[0] == 1
     assert set(place.values(key)[1:]) == {5}
 
@@ -226,6 +248,7 @@ def test_a_start_that_waited_in_vain_goes_by_the_next_strategy(place: Place) -> 
     key, first = running(place, tasks.waiting_in_vain, 2.0)
     second = tasks.waiting_in_vain.delay(key, 2)
     assert second.get(timeout=10) == {"suppressed_by": first.id}
+    place.check_covered(second.id, first.id)
     assert first.state != "SUCCESS", "it did not wait for the end"
     assert first.get(timeout=10) == 1
 
@@ -334,7 +357,7 @@ def test_a_task_that_kills_its_worker_starts_three_times_and_is_dead(place: Plac
     assert first.id in place.dead()
     wait_for(lambda: place.values(f"{key}-told"), 10)
     assert tasks.poisonous.delay(key, 2, healthy=True).get(timeout=10) == 2
-    place.keys.wait_until_empty()
+    place.wait_until_free()
 
 
 def test_keep_on_failure_keeps_the_lock_over_the_hard_time_limit(place: Place) -> None:

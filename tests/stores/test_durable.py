@@ -12,7 +12,18 @@ from django_jobdedup.outcomes import How
 from django_jobdedup.stores.durable import Fate, Found, Intent
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Acquire, Claim
-from django_jobdedup.stores.results import Acquired, Claimed, Confirmed, Gone, Held, Merged, Outside, Reaped
+from django_jobdedup.stores.results import (
+    Acquired,
+    Claimed,
+    Confirmed,
+    Done,
+    Gone,
+    Held,
+    Merged,
+    Outside,
+    Reaped,
+    Superseded,
+)
 
 from .bench import OTHER, REF, DatabaseBench
 
@@ -298,6 +309,25 @@ def test_merged_calls_come_with_the_claim(database: DatabaseBench) -> None:
     assert database.run("a").args == b"2"
 
 
+def test_a_dead_one_keeps_the_newest_call_of_those_that_joined_it(database: DatabaseBench) -> None:
+    database.merge("a", b"1", call=CALL)
+    database.merge("b", b"2", call=b"other")
+    database.store.resolve(REF, "a", "dead", reason="rejected")
+    database.withdraw("a", waiting=True)
+    assert bytes(row(database, "a").call or b"") == b"2"
+
+
+def test_so_does_one_that_started_too_often(database: DatabaseBench) -> None:
+    database.merge("a", b"1", call=CALL)
+    database.merge("b", b"2", call=b"other")
+    database.confirm("a")
+    database.run("a", late=100, lease=10, max_starts=1)
+    database.advance(10)
+    database.claim("a", "two", late=100, max_starts=1)
+    database.store.resolve(REF, "a", "dead", reason="started once")
+    assert (state(database, "a"), bytes(row(database, "a").call or b"")) == ("dead", b"2")
+
+
 def test_a_retry_stores_its_new_call(database: DatabaseBench) -> None:
     database.acquire("a", call=CALL)
     database.acquire("a", call=b"other")
@@ -354,6 +384,43 @@ def test_one_that_was_withdrawn_says_why(database: DatabaseBench) -> None:
     database.wait("a", call=CALL)
     database.withdraw("a", waiting=True, reason="revoked")
     assert database.store.fate(REF, "a") == Fate("failed", reason="revoked")
+
+
+def test_one_that_was_skipped_says_by_whom_and_never_starts(database: DatabaseBench) -> None:
+    database.wait("a", call=CALL)
+    database.withdraw("a", waiting=True, marker_ttl=100, by="b")
+    assert database.store.fate(REF, "a") == Fate("superseded", "b")
+    assert row(database, "a").mark_by == "b"
+    assert database.claim("a") == Superseded("b"), "a late copy"
+
+
+def test_one_that_refused_others_and_was_skipped_says_by_whom(database: DatabaseBench) -> None:
+    database.wait("a", call=CALL)
+    database.acquire("c", call=CALL)
+    database.withdraw("a", waiting=True, by="b")
+    assert database.store.fate(REF, "a") == Fate("superseded", "b")
+
+
+def test_a_dead_one_stays_dead_when_its_id_is_closed(database: DatabaseBench) -> None:
+    database.wait("a", call=CALL)
+    database.store.resolve(REF, "a", "dead", reason="rejected: b runs")
+    ended = row(database, "a").ended_at
+    database.advance(5)
+    database.withdraw("a", waiting=True, marker_ttl=100)
+    assert database.store.fate(REF, "a") == Fate("dead", reason="rejected: b runs")
+    assert row(database, "a").ended_at == ended
+    database.advance(99)
+    assert database.claim("a") == Done(), "a late copy"
+
+
+def test_a_marker_is_not_made_shorter_by_the_word_dead(database: DatabaseBench) -> None:
+    database.wait("a", call=CALL)
+    database.run("a", late=1000, lease=10, max_starts=1)
+    database.advance(10)
+    database.claim("a", "two", late=1000, max_starts=1)
+    assert database.store.resolve(REF, "a", "dead", reason="started once") is None
+    database.advance(900)
+    assert database.claim("a", "three", late=1000, max_starts=1) == Done()
 
 
 def test_one_that_was_superseded_says_by_whom(database: DatabaseBench) -> None:

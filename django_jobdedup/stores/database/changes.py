@@ -103,6 +103,8 @@ class Comparison:
             after |= mark_columns(mark)
         event = self.events.get(row.token, "")
         after |= state_of(row, seat, mark, event, self.purpose)
+        if own and self.purpose.by and after["state"] == "superseded":
+            after["mark_by"] = self.purpose.by
         if own and (seat is not None or not row.id):
             after["name"] = self.purpose.name or row.was["name"] or self.name
         if own and seat is not None and not row.was["seat"]:
@@ -110,6 +112,8 @@ class Comparison:
             after["counts"] = self.purpose.counts
         if own and self.purpose.call is not None and (not row.kept or self.purpose.renewed):
             after["call"] = self.purpose.call
+        if after["state"] == "dead" and row.was["seat"] and row.was["args"]:
+            after["call"] = row.was["args"]  # what a person sends again
         after |= self._moments(row, seat, after)
         return after
 

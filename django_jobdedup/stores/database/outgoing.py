@@ -113,14 +113,20 @@ def resolve(sql: Sql, ref: Ref, id: str, state: State, by: str, reason: str) -> 
     q = sql.dialect.name
     now = now_of(sql)
     undecided = f"({q('seat')} = '' AND {q('state')} IN ('pending', %s))"
-    may = f"({undecided} OR {q('seat')} IN ('P', 'W'))" if state == "dead" else undecided
+    may, newest = undecided, ""
+    if state == "dead":
+        may = f"({undecided} OR {q('seat')} IN ('P', 'W'))"
+        # What a person sends again: the call with the newest arguments of those that have joined it.
+        newest = f"{q('call')} = COALESCE({q('args')}, {q('call')}), {q('args')} = NULL, "
     text = (
         f"UPDATE {q(TABLE)} SET {q('state')} = %s, {q('reason')} = %s, {q('mark_by')} = %s, "  # noqa: S608
-        f"{q('mark_until')} = %s, {q('seat')} = '', {q('wait_key')} = NULL, {q('attention')} = NULL, "
+        f"{q('mark_until')} = CASE WHEN {q('mark_until')} > %s THEN {q('mark_until')} ELSE %s END, "
+        f"{q('seat')} = '', {q('wait_key')} = NULL, {q('attention')} = NULL, {newest}"
         f"{q('publish_at')} = NULL, {q('ended_at')} = %s, {q('version')} = {q('version')} + 1 "
         f"WHERE {q('fingerprint')} = %s AND {q('key')} = %s AND {may}"
     )
-    words = [state, reason, by, now + MINUTE, now, ref.fingerprint, key_of(id), state]
+    until = now + MINUTE
+    words = [state, reason, by, until, until, now, ref.fingerprint, key_of(id), state]
     return None if sql.write(text, words) else Gone()
 
 

@@ -15,7 +15,8 @@ class Purpose:
     """One verb of one token.
 
     ``counts`` are the states in which its seat keeps a waiting key, ``gated``: a run holds a running key,
-    ``call`` is to be stored; ``renewed``: it replaces what is stored. ``reason`` is an ending in one word.
+    ``call`` is to be stored; ``renewed``: it replaces what is stored. ``reason`` is an ending in one word,
+    ``by`` the token of the holder that covers the job from now on.
     """
 
     verb: Verb
@@ -26,6 +27,7 @@ class Purpose:
     call: bytes | None = None
     renewed: bool = False
     reason: str = ""
+    by: str = ""
 
 
 def acquiring(request: Acquire) -> Purpose:

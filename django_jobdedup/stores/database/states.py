@@ -61,6 +61,10 @@ def _seated(row: Row, seat: Seat, purpose: Purpose) -> tuple[str, str]:
 def _unseated(row: Row, event: str, purpose: Purpose) -> tuple[str, str]:
     if row.was["seat"] == "K":
         return row.was["state"], row.was["reason"]  # it had ended; only its lock is free now
+    if row.was["state"] == "dead" and not row.was["seat"]:
+        return "dead", row.was["reason"]  # only a person takes it off the list
+    if purpose.by and row.token == purpose.token:
+        return "superseded", ""
     if event in BY_EVENT:
         return BY_EVENT[event], purpose.reason if event == "withdrawn" and purpose.reason else REASONS[event]
     if purpose.verb == "handover":

@@ -103,7 +103,7 @@ class DatabaseStore(DurableStore):
 
     def withdraw(self, request: Withdraw) -> results.Withdrawn | results.Owed | results.Gone | Unavailable:
         """Give a waiting seat back."""
-        purpose = Purpose("withdraw", request.id, reason=request.reason)
+        purpose = Purpose("withdraw", request.id, reason=request.reason, by=request.by)
         return self.verbs.take(request.ref, purpose, partial(waiting.withdraw, request=request))
 
     # --- an execution ---
