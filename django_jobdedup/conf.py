@@ -51,15 +51,6 @@ def _one_of(*choices: str) -> Callable[[object], str]:
     return read
 
 
-def _mode(value: object) -> str:
-    if value == "observe":
-        raise ValueError(
-            '"observe" is not built yet. Write "enforce", and begin with a few tasks: '
-            'JOBDEDUP_TASKS = {"*": {"unique": False}, "shop.tasks.report": {"unique": True}}'
-        )
-    return _one_of("enforce", "off")(value)
-
-
 def _between(low: int, high: int) -> Callable[[object], int]:
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -142,8 +133,8 @@ DEFAULT_MIDDLEWARE: Final = (
 )
 
 SETTINGS: Final[tuple[Setting, ...]] = (
-    Setting("MODE", "enforce", _mode, '"enforce" or "off"',
-            "`off` takes our options out of every call and locks nothing."),
+    Setting("MODE", "enforce", _one_of("enforce", "observe", "off"), '"enforce", "observe" or "off"',
+            "`observe` counts and suppresses nothing; `off` takes our options out and locks nothing."),
     Setting("STORES", {}, _mapping, "dict, in the form of `CACHES`",
             "Lock stores by alias; empty: a Redis store on the cache alias `jobdedup`, else `default`."),
     Setting("NAMESPACE", "jd", _name, "text",

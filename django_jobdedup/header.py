@@ -32,7 +32,7 @@ class Knobs:
     ``lock`` is the lock type's name, ``name`` the lock name, ``counts``, ``limit`` and ``gate`` the
     store's knobs, ``keeps`` whether the lock outlives a good end, ``at_dispatch`` whether a waiting
     seat exists at all, ``execution`` the strategy for a conflict at start in its JSON form, ``on_waiting``
-    what a refused dispatch does with a waiting holder.
+    what a refused dispatch does with a waiting holder, ``observe`` whether nobody is refused by it.
     """
 
     lock: str = "until_executed"
@@ -50,6 +50,7 @@ class Knobs:
     on_store_error: str = "proceed"
     store: str = "default"
     on_waiting: Literal["keep", "merge", "over", "soonest"] = "keep"
+    observe: bool = False
 
 
 #: Field of ``Knobs`` to its key on the wire. Part of format 1: never reuse a letter.
@@ -69,6 +70,7 @@ WIRE: Final = {
     "on_store_error": "r",
     "store": "a",
     "on_waiting": "w",
+    "observe": "o",
 }
 _DEFAULTS: Final = {f.name: f.default for f in fields(Knobs)}
 

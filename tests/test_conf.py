@@ -56,13 +56,8 @@ def test_what_is_no_duration_is_refused(wrong):
 
 
 REFUSED = [
-    ("MODE", "on", "needs one of 'enforce', 'off', not 'on'"),
-    (
-        "MODE",
-        "observe",
-        '"observe" is not built yet. Write "enforce", and begin with a few tasks: JOBDEDUP_TASKS',
-    ),
-    ("MODE", None, "needs one of 'enforce', 'off', not None"),
+    ("MODE", "on", "needs one of 'enforce', 'observe', 'off', not 'on'"),
+    ("MODE", None, "needs one of 'enforce', 'observe', 'off', not None"),
     ("STORES", [], "needs a dict with text keys, not []"),
     ("STORES", {1: {}}, "needs a dict with text keys"),
     ("TASKS", None, "needs a dict with text keys"),

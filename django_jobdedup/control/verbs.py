@@ -12,6 +12,7 @@ from django_jobdedup.control.lock import Lock, LockHolder, shown
 from django_jobdedup.exceptions import LockInUse
 from django_jobdedup.header import task_id_of
 from django_jobdedup.middleware.keeping import durable
+from django_jobdedup.middleware.observing import PREFIX
 from django_jobdedup.middleware.visibility import visibility_timeout
 from django_jobdedup.stores.durable import Found
 from django_jobdedup.stores.handler import stores
@@ -106,7 +107,9 @@ def _kept(id: str) -> tuple[str, Ref, Found] | None:
 def _search(id: str) -> Lock | None:
     for alias in stores:
         for record in looked_through(stores[alias]):
-            if any(task_id_of(holder.id) == id for holder in record.holders):
+            if not record.name.startswith(PREFIX) and any(
+                task_id_of(each.id) == id for each in record.holders
+            ):
                 return shown(alias, record)
     return None
 

@@ -22,6 +22,7 @@ from django_jobdedup.middleware import mistake, stack
 from django_jobdedup.middleware.burying import bury
 from django_jobdedup.middleware.conflicting import checked
 from django_jobdedup.middleware.merging import with_arguments
+from django_jobdedup.middleware.observing import fingerprint_beside, is_observed, knobs_beside
 from django_jobdedup.middleware.planning import Plan, request_for
 from django_jobdedup.middleware.starting import log_suppressed
 from django_jobdedup.outcomes import Block, Dead, PutOff, Refuse, Suppress
@@ -54,10 +55,12 @@ def adopted(request: Any) -> Header | None:
         return None
     if identity is None:
         return None
-    knobs = policy.knobs(identity.lock_name)
+    knobs, fingerprint = policy.knobs(identity.lock_name), identity.fingerprint
+    if is_observed(policy):
+        knobs, fingerprint = knobs_beside(knobs), fingerprint_beside(fingerprint)
     # An id may come again in a message of its own; redeliveries keep the tag of their message (Redis).
     life = str((request.message.properties or {}).get("delivery_tag") or "")
-    header = Header(request.id, identity.shard, ((identity.fingerprint, knobs),), life=life)
+    header = Header(request.id, identity.shard, ((fingerprint, knobs),), life=life)
     return _seated(request, policy, header) if knobs.at_dispatch else replace(header, at=time.time())
 
 
@@ -88,6 +91,8 @@ def _seated(request: Any, policy: Unique, header: Header) -> Header:
     answer = stores[policy.store].acquire(asked.request)
     if isinstance(answer, Acquired):
         return replace(header, at=answer.at)
+    if header.knobs.observe:
+        return Header(header.id)
     if isinstance(answer, Merged) and not answer.publish and not _is_promised(request):
         # Its arguments are with the job that waits. A copy that is asked for is this very message.
         return replace(header, refused_by=task_id_of(answer.id))

@@ -44,7 +44,8 @@ class Dispatch:
     """What one call became.
 
     ``id`` is the id that the caller shall hold, ``result`` what Celery answered to the publish (None
-    when nothing was published), ``error`` what to raise to the caller.
+    when nothing was published), ``error`` what to raise to the caller. ``would``: what an observed call would
+    have become: suppress, raise, reject, reschedule, rerun, replace; empty where nothing was in its way.
     """
 
     call: Call
@@ -53,6 +54,7 @@ class Dispatch:
     fingerprint: str = ""
     result: Any = None
     error: BaseException | None = None
+    would: str = ""
 
 
 class NotStarted(Exception):  # noqa: N818 - control flow, not an error

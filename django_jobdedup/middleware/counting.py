@@ -15,7 +15,6 @@ from typing import Final
 
 from django_jobdedup.call import Call
 from django_jobdedup.middleware.base import Dispatch, Middleware
-from django_jobdedup.outcomes import Outcome
 
 
 class Totals:
@@ -26,19 +25,21 @@ class Totals:
 
     def reset(self) -> None:
         """Begin anew, with a lock that no thread of a parent process holds."""
-        self._numbers: Counter[tuple[str, Outcome]] = Counter()
+        self._numbers: Counter[tuple[str, str]] = Counter()
         self._guard = Lock()
 
     def add(self, done: Sequence[Dispatch]) -> None:
         """Count what calls became."""
         with self._guard:
             for item in done:
-                self._numbers[item.call.task, item.outcome] += 1
+                self._numbers[item.call.task, item.outcome.value] += 1
+                if item.would:
+                    self._numbers[item.call.task, f"would_{item.would}"] += 1
 
     def read(self) -> dict[tuple[str, str], int]:
         """Return a copy."""
         with self._guard:
-            return {(task, outcome.value): number for (task, outcome), number in self._numbers.items()}
+            return dict(self._numbers)
 
 
 _totals: Final = Totals()
@@ -46,7 +47,10 @@ os.register_at_fork(after_in_child=_totals.reset)
 
 
 def totals() -> dict[tuple[str, str], int]:
-    """Return ``{(task name, outcome): number}`` of the dispatches of this process."""
+    """Return ``{(task name, outcome): number}`` of the dispatches of this process.
+
+    An observed call that would have met a job counts as ``would_suppress`` and the like besides.
+    """
     return _totals.read()
 
 

@@ -42,7 +42,10 @@ def keep(plans: Sequence[Plan]) -> list[Plan | Dispatch]:
     for item in plans:
         alias = _alias(item)
         store = durable(alias)
-        if store is None or item.call.eager:
+        if store is not None and _is_watched(item):
+            # Nothing is put off to a commit, and no seat may be taken inside of a transaction.
+            done.append(_unasked(item) if store.in_transaction() else item)
+        elif store is None or item.call.eager:
             done.append(item)
         elif item.call.again is None and store.in_transaction():
             done.append(_without_seat(item, alias, deferred))
@@ -51,6 +54,14 @@ def keep(plans: Sequence[Plan]) -> list[Plan | Dispatch]:
     for alias, requests in deferred.items():
         cast(DurableStore, stores[alias]).defer(requests)
     return done
+
+
+def _is_watched(item: Plan) -> bool:
+    return item.header is not None and bool(item.header.locks) and item.header.knobs.observe
+
+
+def _unasked(item: Plan) -> Plan:
+    return replace(item, header=Header(item.call.id), request=None)
 
 
 def keeps_calls(alias: str) -> bool:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from django_jobdedup.call import Call
 from django_jobdedup.conf import conf
-from django_jobdedup.header import HEADER, NONCE, Header, life_of, task_id_of
+from django_jobdedup.header import HEADER, NONCE, Header, Knobs, life_of, task_id_of
 from django_jobdedup.middleware import mistake
+from django_jobdedup.middleware.observing import fingerprint_beside, is_observed, knobs_beside
 from django_jobdedup.outcomes import Outcome
-from django_jobdedup.policies.identity import identify
+from django_jobdedup.policies.identity import Identity, identify
 from django_jobdedup.policies.resolve import BYPASS
 from django_jobdedup.policies.unique import Unique
 from django_jobdedup.stores.process import process_name
@@ -54,6 +55,8 @@ def _plan_new(call: Call, policy: Unique) -> Plan:
     if identity is None:  # unknown here: the worker, who knows the signature, does it on reception
         return Plan(call, Outcome.UNKNOWN)
     knobs = policy.knobs(identity.lock_name)
+    if is_observed(policy):
+        return _plan_observed(call, identity, knobs)
     header = Header(call.id, identity.shard, ((identity.fingerprint, knobs),), life=call.life)
     if knobs.at_dispatch and not call.observed:
         return Plan(call, Outcome.ACCEPTED, header, request_for(call, header))
@@ -61,6 +64,17 @@ def _plan_new(call: Call, policy: Unique) -> Plan:
     # takes nothing; a worker that knows it keeps equal runs apart.
     outcome = Outcome.OBSERVED if call.observed else Outcome.ACCEPTED
     return Plan(call, outcome, replace(header, at=time.time()))
+
+
+def _plan_observed(call: Call, identity: Identity, knobs: Knobs) -> Plan:
+    """A call that is only watched; on a queue that no worker of ours attends it takes nothing at all."""
+    if call.observed:
+        return Plan(call, Outcome.OBSERVED, Header(call.id))
+    beside = fingerprint_beside(identity.fingerprint)
+    header = Header(call.id, identity.shard, ((beside, knobs_beside(knobs)),), life=call.life)
+    if knobs.at_dispatch:
+        return Plan(call, Outcome.OBSERVED, header, request_for(call, header))
+    return Plan(call, Outcome.OBSERVED, replace(header, at=time.time()))
 
 
 def _plan_again(call: Call, old: Header) -> Plan:

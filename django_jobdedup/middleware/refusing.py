@@ -13,6 +13,7 @@ from django_jobdedup.middleware import mistake
 from django_jobdedup.middleware.burying import bury
 from django_jobdedup.middleware.conflicting import checked
 from django_jobdedup.middleware.keeping import app_of
+from django_jobdedup.middleware.observing import log_call, would_at_dispatch
 from django_jobdedup.middleware.planning import with_header
 from django_jobdedup.middleware.verdict import Verdict
 from django_jobdedup.middleware.visibility import longest_sleep
@@ -46,6 +47,21 @@ def refuse(call: Call, header: Header, held: Held) -> Verdict:
     if decision.log:
         _log(verdict, held)
     return verdict
+
+
+def observed(call: Call, header: Header, held: Held) -> Verdict:
+    """Publish a call that would have met a holder, outside of the lock, and say what it would have become."""
+    fingerprint = header.fingerprint
+    promised = call.promised and not is_repeated(call, held.id)
+    try:
+        decision = None if promised else _decide(call, fingerprint, held)
+    except Exception as error:  # a strategy of the project's own
+        mistake.report("strategy", call.task, error)
+        decision = None
+    would = would_at_dispatch(call, held.state, decision)
+    if would:
+        log_call(call, would, held.id)
+    return Verdict(with_header(call, Header(call.id)), Outcome.OBSERVED, fingerprint=fingerprint, would=would)
 
 
 def _decide(call: Call, fingerprint: str, held: Held) -> Suppress | Refuse | PutOff | Dead | None:

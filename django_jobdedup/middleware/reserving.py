@@ -10,8 +10,9 @@ from django_jobdedup.header import Header, life_of
 from django_jobdedup.middleware import mistake
 from django_jobdedup.middleware.base import Seat
 from django_jobdedup.middleware.merging import join
+from django_jobdedup.middleware.observing import outcome_of_seat
 from django_jobdedup.middleware.planning import Plan, with_header
-from django_jobdedup.middleware.refusing import refuse
+from django_jobdedup.middleware.refusing import observed, refuse
 from django_jobdedup.middleware.verdict import Verdict
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.stores.handler import stores
@@ -106,6 +107,8 @@ def _unasked(item: Plan) -> Verdict:
 def _decide(item: Plan, answer: AcquireResult) -> Verdict:
     call, header = item.call, item.header
     assert header is not None  # noqa: S101 - only calls with a header are asked for
+    if isinstance(answer, Held) and header.knobs.observe:
+        return observed(call, header, answer)
     if isinstance(answer, Held):
         return refuse(call, header, answer)
     if isinstance(answer, Acquired):
@@ -113,11 +116,13 @@ def _decide(item: Plan, answer: AcquireResult) -> Verdict:
         fingerprint, knobs = header.locks[0]
         seat = Seat(knobs.store, header.shard, fingerprint, header.token)
         call = with_header(call, header, reserved=True)
-        return Verdict(call, Outcome.ACCEPTED, True, seat, "", fingerprint)
+        return Verdict(call, outcome_of_seat(header), True, seat, "", fingerprint)
     if isinstance(answer, Merged):
         return join(call, header, answer)
     if isinstance(answer, Outside):
-        return Verdict(with_header(call, header), Outcome.ACCEPTED, fingerprint=header.fingerprint)
+        return Verdict(with_header(call, header), outcome_of_seat(header), fingerprint=header.fingerprint)
+    if isinstance(answer, Unavailable) and header.knobs.observe:
+        return Verdict(with_header(call, Header(call.id)), Outcome.OBSERVED)
     if isinstance(answer, Unavailable):
         return _without_store(call, header, answer)
     raise TypeError(f"a store answered {answer!r} to acquire")

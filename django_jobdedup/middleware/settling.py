@@ -57,7 +57,9 @@ def _settle(verdict: Verdict, sent: Dispatch) -> Dispatch:
     if sent.result is None:  # another middleware has decided not to publish
         _give_back(verdict, None)
         return sent
-    return Dispatch(sent.call, verdict.outcome, sent.id, verdict.fingerprint, sent.result)
+    return Dispatch(
+        sent.call, verdict.outcome, sent.id, verdict.fingerprint, sent.result, would=verdict.would
+    )
 
 
 def _give_back(verdict: Verdict, error: BaseException | None) -> None:

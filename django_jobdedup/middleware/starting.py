@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Never
 
 from django_jobdedup.call import Execution, running
+from django_jobdedup.conf import conf
 from django_jobdedup.header import Header, task_id_of
 from django_jobdedup.middleware.addressing import ref_of
 from django_jobdedup.middleware.base import NotStarted
 from django_jobdedup.middleware.burying import bury_execution
 from django_jobdedup.middleware.conflicting import decision_at_start
 from django_jobdedup.middleware.holding import hold
+from django_jobdedup.middleware.observing import log_start, runs_anyway
 from django_jobdedup.middleware.releasing import copies_live
 from django_jobdedup.outcomes import Block, Dead, Decision, PutOff, Start, Suppress
+from django_jobdedup.stores.base import Store
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.process import process_name
 from django_jobdedup.stores.requests import Claim, Withdraw
@@ -44,6 +48,8 @@ def claim(execution: Execution) -> Claimed | None:
     store = stores[header.knobs.store]
     request = claim_request(header, execution.nonce, execution.late_for, counted=execution.counted)
     answer = store.claim(request)
+    if not isinstance(answer, Claimed | Unavailable) and runs_anyway(header, answer):
+        return _observed(execution, store, request, answer)
     if isinstance(answer, Busy) and not answer.own:
         decision = decision_at_start(execution, answer)
         if isinstance(decision, Block):
@@ -51,6 +57,14 @@ def claim(execution: Execution) -> Claimed | None:
         if isinstance(answer, Busy) and not answer.own:
             _closed_gate(execution, answer, decision)
     return _answered(execution, answer)
+
+
+def _observed(execution: Execution, store: Store, request: Claim, answer: ClaimResult) -> Claimed | None:
+    """Start all the same: with a seat if only the gate was closed, so that it is seen to run."""
+    log_start(execution, answer)
+    if isinstance(answer, Busy) and not answer.own:
+        answer = store.claim(replace(request, gate=0, counted=False))
+    return _answered(execution, answer) if isinstance(answer, Claimed) else None
 
 
 def claim_request(header: Header, nonce: str, late_for: float, *, counted: bool) -> Claim:
@@ -81,7 +95,7 @@ def _answered(execution: Execution, answer: ClaimResult) -> Claimed | None:
             current.protected, current.fence = True, answer.fence
         return answer
     if isinstance(answer, Unavailable):
-        if execution.header.knobs.on_store_error == "raise":
+        if execution.header.knobs.on_store_error == "raise" and conf.MODE != "observe":
             raise NotStarted(Start.PUT_OFF, after=STORE_DOWN_PAUSE)
         return None
     if isinstance(answer, Superseded):

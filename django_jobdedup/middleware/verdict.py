@@ -14,7 +14,7 @@ class Verdict:
     """Publish a call or not, and what its caller shall see.
 
     ``seat`` is the pending seat that a failed publish gives back. ``dead``: refused, with a row in the list
-    of dead jobs.
+    of dead jobs. ``would``: what an observed call would have become instead.
     """
 
     call: Call
@@ -25,6 +25,7 @@ class Verdict:
     fingerprint: str = ""
     error: Exception | None = None
     dead: bool = False
+    would: str = ""
 
     def refused(self) -> Dispatch:
         """Return the answer to a caller whose call is not published."""

@@ -100,12 +100,6 @@ def _at_least(least: float) -> Callable[[object], float]:
     return read_seconds
 
 
-def _observe(value: object) -> bool:
-    if _flag(value):
-        raise PolicyError("Unique option observe=True is not built yet; leave it out, or write unique=False.")
-    return False
-
-
 #: Option to its reader, in the order of the signature.
 READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "lock": _lock,
@@ -121,7 +115,7 @@ READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "on_store_error": _on_store_error,
     "canvas": _canvas,
     "store": _text,
-    "observe": _observe,
+    "observe": _flag,
 }
 
 

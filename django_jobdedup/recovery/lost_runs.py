@@ -17,6 +17,7 @@ from django_jobdedup import signals
 from django_jobdedup.conf import conf
 from django_jobdedup.exceptions import JobLost
 from django_jobdedup.header import task_id_of
+from django_jobdedup.middleware.observing import PREFIX
 from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally
 from django_jobdedup.stores.base import Store
 from django_jobdedup.stores.results import Event, Unavailable
@@ -60,7 +61,8 @@ readers: Final = Readers()
 
 def _is_news(event: Event) -> bool:
     """Whether this is a lost run that nobody may have told of; a database keeps events for weeks."""
-    return event.what == "lost" and event.at > time.time() - conf.GRACE
+    watched = event.name.startswith(PREFIX)  # what is only observed gets nothing of ours
+    return event.what == "lost" and not watched and event.at > time.time() - conf.GRACE
 
 
 def _answer(store: Store, event: Event, tally: Tally) -> bool:

@@ -118,10 +118,6 @@ def test_what_is_no_canvas_is_refused(wrong):
     assert refusal(canvas=wrong) == f'Unique option canvas needs "run", not {wrong!r}.'
 
 
-def test_observing_one_policy_is_not_built_yet():
-    assert "Unique option observe=True is not built yet; leave it out" in refusal(observe=True)
-
-
 @pytest.mark.parametrize("wrong", [0, True, "3"])
 def test_what_is_no_number_of_starts_is_refused_as_such(wrong):
     assert f"option max_starts needs a whole number from 1 on, not {wrong!r}" in refusal(max_starts=wrong)

@@ -48,3 +48,16 @@ def test_a_waiting_row_is_released(base: Base) -> None:
     result = work.count.apply_async((1,), queue="nobody")
     assert [each.id for each in release(work.count.s(1))] == [result.id]
     assert peek(work.count, 1) is None
+
+
+def test_an_observed_call_waits_for_no_commit_and_leaves_no_row(base: Base) -> None:
+    options = {"queue": "nobody", "unique": {"observe": True}}
+    with base.atomic():
+        inside = work.count.apply_async((1,), **options)
+        assert inside.outcome == "observed"
+        assert base.sent("nobody") == [inside.id]
+    outside = [work.count.apply_async((1,), **options) for _ in range(2)]
+    assert [each.outcome for each in outside] == ["observed"] * 2
+    assert len(base.sent("nobody")) == 3
+    assert peek(work.count, 1) is None
+    assert work.count.apply_async((1,), queue="nobody").outcome == "accepted"
