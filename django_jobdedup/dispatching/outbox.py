@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +33,11 @@ logger = logging.getLogger("django_jobdedup")
 #: Intents that are decided and confirmed together.
 BATCH: Final = 100
 
-What = Literal["published", "settled", "broker down", "store down", "failed"]
+#: How long a caller waits after his commit for what its transaction has called, seconds: when it is over, no
+#: further batch is begun, and the relay does the rest.
+PATIENCE: Final = 2.0
+
+What = Literal["published", "settled", "broker down", "store down", "failed", "left"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,8 @@ class Sent:
     """What became of one intent.
 
     ``published``: its message is out. ``settled``: it needs none, refused or ended before. ``broker down``
-    and ``store down``: not its fault, try again later. ``failed``: its own error, with ``reason``.
+    and ``store down``: not its fault, try again later. ``failed``: its own error, with ``reason``. ``left``:
+    its caller has waited long enough, so the relay will do it.
     ``outcome`` is the decision on its call, None where none fell here; ``by`` the token of the holder
     that refused it.
     """
@@ -65,6 +71,12 @@ class Going:
     by: str
 
     @property
+    def rows(self) -> list[tuple[Ref, str]]:
+        """Return what is somebody else's affair if the message cannot go: its intent, and its seat."""
+        intent = self.item.intent
+        return [*dict.fromkeys([(intent.ref, intent.id), *self.seats])]
+
+    @property
     def seats(self) -> list[tuple[Ref, str]]:
         """Return the seat that the message is for, if it has one: the record and the token."""
         seat = self.verdict.seat
@@ -76,16 +88,34 @@ def send(
 ) -> list[Sent]:
     """Decide and publish intents in order, and tell the store; one answer an intent, in order.
 
-    ``inline``: a caller waits, so a broker that has just failed is not asked; all is decided all the same.
+    ``inline``: a caller waits after his commit. So what a relay has taken by then is the relay's, a broker
+    that has just failed is not asked, and after ``PATIENCE`` the rest is left.
     Never raises. Killed between the publish and the note of it, the next one publishes the same id again,
     and the claim makes it one run.
     """
     app = app_or_default(app)
     sent: list[Sent] = []
+    until = time.monotonic() + PATIENCE
     with _orphaned(keep=inline):
         for start in range(0, len(intents), BATCH):
-            sent += _send(app, store, intents[start : start + BATCH], inline)
+            some = intents[start : start + BATCH]
+            if inline and start and time.monotonic() > until:
+                sent += [Sent(intent, "left") for intent in some]
+            else:
+                sent += _send_inline(app, store, some) if inline else _send(app, store, some, inline)
     return sent
+
+
+def _send_inline(app: Any, store: DurableStore, intents: Sequence[Intent]) -> list[Sent]:
+    """Send those that are still nobody's: a long transaction may have made a relay faster."""
+    taken = _tell(partial(store.take, [(intent.ref, intent.id) for intent in intents]))
+    if isinstance(taken, Unavailable):
+        return [Sent(intent, "store down", taken.error) for intent in intents]
+    own = [intent for intent, mine in zip(intents, taken, strict=True) if mine]
+    sent = iter(_send(app, store, own, inline=True))
+    return [
+        next(sent) if mine else Sent(intent, "settled") for intent, mine in zip(intents, taken, strict=True)
+    ]
 
 
 @contextmanager
@@ -112,6 +142,7 @@ def _send(app: Any, store: DurableStore, intents: Sequence[Intent], inline: bool
         except Exception as error:
             sent[intent.id] = Sent(intent, "failed", _words(error))
     going: list[Going] = []
+    refused: list[tuple[Restored, Decided]] = []
     for item, answer in zip(readable, _decided(store, readable), strict=True):
         if isinstance(answer, Unavailable):
             sent[item.intent.id] = Sent(item.intent, "store down", answer.error)
@@ -121,7 +152,8 @@ def _send(app: Any, store: DurableStore, intents: Sequence[Intent], inline: bool
             by = answer.by if answer.verdict.outcome is Outcome.RERUN else ""
             going.append(Going(item, answer.verdict, by))
         else:
-            sent[item.intent.id] = _refused(store, item, answer, news)
+            refused.append((item, answer))
+    sent.update((each.intent.id, each) for each in _refuse(store, refused, news))
     sent.update((each.intent.id, each) for each in _publish_all(app, store, going, inline, news))
     for intent in intents:
         if intent.id in news:
@@ -137,15 +169,27 @@ def _decided(store: DurableStore, items: Sequence[Restored]) -> Sequence[Decided
         return [Unavailable(_words(error))] * len(items)
 
 
-def _refused(store: DurableStore, item: Restored, answer: Decided, news: dict[str, Dispatch]) -> Sent:
-    intent, verdict = item.intent, answer.verdict
-    assert verdict is not None  # noqa: S101 - the caller has looked
-    if not verdict.dead:  # that one has been settled with its reason
-        told = _tell(store, intent, partial(store.resolve, state="superseded", by=answer.by))
-        if isinstance(told, Unavailable):
-            return Sent(intent, "store down", told.error)
-    news[intent.id] = Dispatch(item.call, verdict.outcome, verdict.holder_id, verdict.fingerprint)
-    return Sent(intent, "settled", "", verdict.outcome, answer.by)
+def _refuse(
+    store: DurableStore, refused: Sequence[tuple[Restored, Decided]], news: dict[str, Dispatch]
+) -> list[Sent]:
+    """Settle what needs no message of its own, together."""
+    sent: list[Sent] = []
+    told = None
+    # A dead one has been settled with its reason.
+    rows = [
+        (item.intent, answer.by) for item, answer in refused if answer.verdict and not answer.verdict.dead
+    ]
+    if rows:
+        told = _tell(partial(store.supersede, [(intent.ref, intent.id, by) for intent, by in rows]))
+    for item, answer in refused:
+        intent, verdict = item.intent, answer.verdict
+        assert verdict is not None  # noqa: S101 - the caller has looked
+        if isinstance(told, Unavailable) and not verdict.dead:
+            sent.append(Sent(intent, "store down", told.error))
+            continue
+        news[intent.id] = Dispatch(item.call, verdict.outcome, verdict.holder_id, verdict.fingerprint)
+        sent.append(Sent(intent, "settled", "", verdict.outcome, answer.by))
+    return sent
 
 
 def _publish_all(
@@ -154,17 +198,21 @@ def _publish_all(
     done = _dispatched(app, [each.verdict.call for each in going], inline)
     found = [_judged(each, one) for each, one in zip(going, done, strict=True)]
     out = [each for each, one in zip(going, found, strict=True) if one.what == "published"]
+    down = [each for each, one in zip(going, found, strict=True) if one.what == "broker down"]
+    if down:
+        _tell(partial(store.give_back, [row for each in down for row in each.rows]))
     if seats := [seat for each in out for seat in each.seats]:
-        _tell(store, None, partial(store.confirm, seats))
+        _tell(partial(store.confirm, seats))
+    if joined := [(each.item.intent.ref, each.item.intent.id, each.by) for each in out if each.by]:
+        _tell(partial(store.supersede, joined))
     for each in out:
-        if each.by:
-            _tell(store, each.item.intent, partial(store.resolve, state="superseded", by=each.by))
-        elif not each.seats:
-            _tell(store, each.item.intent, partial(store.resolve, state="published"))
+        if not each.by and not each.seats:
+            intent = each.item.intent
+            _tell(partial(store.resolve, intent.ref, intent.id, "published"))
     for each, one in zip(going, found, strict=True):
         if one.what == "settled":
             reason = "a middleware has not published it"
-            _tell(store, one.intent, partial(store.resolve, state="dead", reason=reason))
+            _tell(partial(store.resolve, one.intent.ref, one.intent.id, "dead", reason=reason))
         if not one.intent.decided:
             call, verdict = each.verdict.call, each.verdict
             news[one.intent.id] = Dispatch(call, verdict.outcome, call.id, verdict.fingerprint)
@@ -219,10 +267,10 @@ def _judged(each: Going, done: Dispatch) -> Sent:
     return Sent(intent, "published" if done.result is not None else "settled", "", outcome, each.by)
 
 
-def _tell(store: DurableStore, intent: Intent | None, verb: Any) -> Any:
-    """Write down what became of an intent; what cannot be written is found again by the relay."""
+def _tell(verb: Callable[[], Any]) -> Any:
+    """Write down what became of intents; what cannot be written is found again by the relay."""
     try:
-        return verb() if intent is None else verb(intent.ref, intent.id)
+        return verb()
     except Exception as error:
         signals.report("outbox.tell", error)
         return Unavailable(_words(error))

@@ -100,6 +100,18 @@ class DurableStore(Store):
         """
 
     @abstractmethod
+    def take(self, seats: Sequence[tuple[Ref, str]]) -> list[bool] | Unavailable:
+        """Take deferred intents, each (record, id), whose commit was a moment ago; say which, in order.
+
+        Only those that nobody has decided and no relay was handed. They come from ``due`` as if it had
+        handed them out now.
+        """
+
+    @abstractmethod
+    def supersede(self, refused: Sequence[tuple[Ref, str, str]]) -> Unavailable | None:
+        """Settle undecided intents as ``superseded``: (record, id, token of the holder that refused it)."""
+
+    @abstractmethod
     def resolve(
         self, ref: Ref, id: str, state: State, *, by: str = "", reason: str = ""
     ) -> Gone | Unavailable | None:
@@ -107,6 +119,13 @@ class DurableStore(Store):
 
         ``dead`` also takes its waiting seat away, if it has one. None when it is done, also when it is
         repeated; ``Gone`` when there is no such intent, or it has started.
+        """
+
+    @abstractmethod
+    def give_back(self, seats: Sequence[tuple[Ref, str]]) -> int | Unavailable:
+        """Make intents due now, each (record, id), whose caller knows that he could not publish them.
+
+        Return how many: one that is published by now, has started or has ended is left alone.
         """
 
     @abstractmethod

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from itertools import groupby
+from typing import Final
 
 from django_jobdedup.stores.database import statements
 from django_jobdedup.stores.database.changes import Change, Changes, changes
@@ -16,7 +18,7 @@ from django_jobdedup.stores.database.writing import inserted, write_events, writ
 from django_jobdedup.stores.inprocess import waiting
 from django_jobdedup.stores.inprocess.step import Step
 from django_jobdedup.stores.requests import Acquire
-from django_jobdedup.stores.results import AcquireResult, Unavailable
+from django_jobdedup.stores.results import Acquired, AcquireResult, Unavailable
 
 #: Most calls, and about the most bytes of stored calls, in one transaction.
 BATCH: Final = 100
@@ -30,23 +32,35 @@ class TooBusy(Exception):  # noqa: N818 - a fact
 
 
 def acquire_many(verbs: Verbs, requests: Sequence[Acquire]) -> list[AcquireResult]:
-    """Ask for waiting seats: in one order for all callers, the first of each lock in batches."""
-    answers: list[Any] = [None] * len(requests)
-    order = sorted(range(len(requests)), key=lambda place: requests[place].ref.fingerprint)
-    seen: set[str] = set()
-    first: list[int] = []
-    later: list[int] = []
-    for place in order:
-        fingerprint = requests[place].ref.fingerprint
-        (later if fingerprint in seen else first).append(place)
-        seen.add(fingerprint)
-    for places in _batches(requests, first):
-        batch = [requests[place] for place in places]
-        for place, answer in zip(places, _batch(verbs, batch), strict=True):
-            answers[place] = answer
-    for place in later:
-        answers[place] = acquire(verbs, requests[place])
-    return answers
+    """Ask for waiting seats: in one order for all callers, in batches, the first of each lock foremost.
+
+    Of one lock a batch decides the first request, and those behind it that get no seat of their own; what
+    comes behind them is for the next round.
+    """
+    answers: dict[int, AcquireResult] = {}
+    left = _by_turns(requests)
+    while left:
+        unsettled: set[str] = set()
+        for batch in _batches(requests, left):
+            places = [place for place in batch if requests[place].ref.fingerprint not in unsettled]
+            answers.update(_batch(verbs, requests, sorted(places, key=lambda place: _order(requests, place))))
+            unsettled |= {requests[place].ref.fingerprint for place in places if place not in answers}
+        left = [place for place in left if place not in answers]
+    return [answers[place] for place in range(len(requests))]
+
+
+def _by_turns(requests: Sequence[Acquire]) -> list[int]:
+    """Return all places: the first of each lock, then the second of each."""
+    number: Counter[str] = Counter()
+    turns: list[int] = []
+    for request in requests:
+        turns.append(number[request.ref.fingerprint])
+        number[request.ref.fingerprint] += 1
+    return sorted(range(len(requests)), key=lambda place: (turns[place], requests[place].ref.fingerprint))
+
+
+def _order(requests: Sequence[Acquire], place: int) -> tuple[str, int]:
+    return requests[place].ref.fingerprint, place
 
 
 def acquire(verbs: Verbs, request: Acquire) -> AcquireResult:
@@ -67,39 +81,61 @@ def _batches(requests: Sequence[Acquire], places: list[int]) -> Iterator[list[in
         yield batch
 
 
-def _batch(verbs: Verbs, requests: list[Acquire]) -> list[AcquireResult]:
-    if len(requests) > 1:
+def _batch(verbs: Verbs, requests: Sequence[Acquire], places: list[int]) -> dict[int, AcquireResult]:
+    """Decide a batch, at least the first request of each lock; the answers by place."""
+    if len(places) > 1:
         tries = iter(range(TRIES))
+        groups = [list(some) for _, some in groupby(places, lambda place: requests[place].ref.fingerprint)]
+        asked = [[requests[place] for place in group] for group in groups]
         try:
-            done = verbs.line.run("acquire", lambda sql: _once(verbs, sql, requests, tries))
+            done = verbs.line.run("acquire", lambda sql: _once(verbs, sql, asked, tries))
         except TooBusy:
             pass
         else:
             if isinstance(done, Unavailable):
-                return [done] * len(requests)
+                return dict.fromkeys(places, done)
             for step, _ in done:
                 verbs.tally.add(step.shelf.counters)
-            return [answer for _, answer in done]
-    return [acquire(verbs, request) for request in requests]
+            found = zip(groups, done, strict=True)
+            return {
+                place: told for group, (_, some) in found for place, told in zip(group, some, strict=False)
+            }
+    return {place: acquire(verbs, requests[place]) for place in places}
 
 
 def _once(
-    verbs: Verbs, sql: Sql, requests: list[Acquire], tries: Iterator[int]
-) -> list[tuple[Step, AcquireResult]]:
+    verbs: Verbs, sql: Sql, groups: list[list[Acquire]], tries: Iterator[int]
+) -> list[tuple[Step, list[AcquireResult]]]:
     if next(tries, None) is None:
         raise TooBusy
-    views = look_many(sql, [(request.ref, request.id) for request in requests])
-    done: list[tuple[Step, AcquireResult]] = []
+    views = look_many(sql, [(request.ref, request.id) for group in groups for request in group])
+    done: list[tuple[Step, list[AcquireResult]]] = []
     work: list[tuple[View, Changes]] = []
-    for view, request in zip(views, requests, strict=True):
-        step = view.step(verbs.grace)
-        done.append((step, waiting.acquire(step, request)))
-        work.append((view, changes(view, step, acquiring(request))))
+    for view, group in zip(views, groups, strict=True):
+        step, answers = _decided(view.step(verbs.grace), group)
+        done.append((step, answers))
+        work.append((view, changes(view, step, acquiring(group[0]))))
     if any(found.rows or found.refused for _, found in work):
         with sql.atomic():
             _write(sql, work)
             write_events(sql, [event for step, _ in done for event in step.shelf.events])
     return done
+
+
+def _decided(step: Step, group: list[Acquire]) -> tuple[Step, list[AcquireResult]]:
+    """Decide the first request of a lock, and those behind it as long as they get no seat of their own.
+
+    They change what is there, if anything, so the write set of the first holds them all.
+    """
+    answers: list[AcquireResult] = [waiting.acquire(step, group[0])]
+    for request in group[1:]:
+        trial = step.copy()
+        told = waiting.acquire(trial, request)
+        if isinstance(told, Acquired):
+            break
+        step = trial
+        answers.append(told)
+    return step, answers
 
 
 def _write(sql: Sql, work: list[tuple[View, Changes]]) -> None:

@@ -47,14 +47,14 @@ def read_held(dialect: Dialect, clock: str, number: int) -> str:
 
 
 @lru_cache(64)
-def read_many(dialect: Dialect, clock: str, number: int) -> str:
-    """Read as ``read``, for many locks. Words: fingerprints, then fingerprint and key of each."""
+def read_many(dialect: Dialect, clock: str, locks: int, owns: int) -> str:
+    """Read as ``read``, for many locks. Words: fingerprints, then fingerprint and key of each own row."""
     q = dialect.name
     fields = f"{q('fingerprint')}, {columns(dialect)}, {q('call')} IS NOT NULL"
-    own = " OR ".join([f"{q('fingerprint')} = %s AND {q('key')} = %s"] * number)
+    own = " OR ".join([f"{q('fingerprint')} = %s AND {q('key')} = %s"] * owns)
     nulls = ", NULL" * (len(COLUMNS) + 2)
     return (
-        f"{read_held(dialect, clock, number)} UNION ALL "  # noqa: S608
+        f"{read_held(dialect, clock, locks)} UNION ALL "  # noqa: S608
         f"SELECT {clock}, {fields} FROM {q(TABLE)} WHERE ({own}) AND {q('attention')} IS NULL UNION ALL "
         f"SELECT {clock}{nulls}"
     )

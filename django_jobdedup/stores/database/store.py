@@ -18,7 +18,7 @@ from django_jobdedup.outcomes import How
 from django_jobdedup.stores import results
 from django_jobdedup.stores.breaker import Breaker
 from django_jobdedup.stores.clock import milliseconds
-from django_jobdedup.stores.database import bulk, deferring, leases, looking, outgoing
+from django_jobdedup.stores.database import after_commit, bulk, deferring, giving_back, leases, looking, outgoing
 from django_jobdedup.stores.database.dialect import dialect_of
 from django_jobdedup.stores.database.line import Line, is_open
 from django_jobdedup.stores.database.purpose import Purpose
@@ -223,6 +223,26 @@ class DatabaseStore(DurableStore):
         """Take intents whose time has come."""
         return self.line.run("due", partial(outgoing.due, limit=limit, pending=self._pending))
 
+    def take(self, seats: Sequence[tuple[Ref, str]]) -> list[bool] | Unavailable:
+        """Take intents that a commit has just made visible."""
+        taken: list[bool] = []
+        for start in range(0, len(seats), after_commit.BATCH):
+            some = seats[start : start + after_commit.BATCH]
+            answer = self.line.run("take", partial(after_commit.take, seats=some, pending=self._pending))
+            if isinstance(answer, Unavailable):
+                return answer
+            taken += answer
+        return taken
+
+    def supersede(self, refused: Sequence[tuple[Ref, str, str]]) -> Unavailable | None:
+        """Settle intents that were refused, in one statement for many."""
+        for start in range(0, len(refused), after_commit.BATCH):
+            some = refused[start : start + after_commit.BATCH]
+            told = self.line.run("supersede", partial(after_commit.supersede, refused=some))
+            if isinstance(told, Unavailable):
+                return told
+        return None
+
     def resolve(
         self, ref: Ref, id: str, state: State, *, by: str = "", reason: str = ""
     ) -> results.Gone | Unavailable | None:
@@ -230,6 +250,10 @@ class DatabaseStore(DurableStore):
         return self.line.run(
             "resolve", partial(outgoing.resolve, ref=ref, id=id, state=state, by=by, reason=reason)
         )
+
+    def give_back(self, seats: Sequence[tuple[Ref, str]]) -> int | Unavailable:
+        """Make unpublished intents due now."""
+        return self.line.run("give_back", partial(giving_back.give_back, seats=seats))
 
     def missed(self, ref: Ref, id: str, reason: str, retry_in: float) -> int | results.Gone | Unavailable:
         """Note that an intent could not be published."""

@@ -58,9 +58,9 @@ def look(sql: Sql, ref: Ref, token: str, *, fence: bool = False) -> View:
 
 
 def look_many(sql: Sql, owns: Sequence[tuple[Ref, str]]) -> list[View]:
-    """Read what decisions over different locks rest on, in one statement."""
-    text = statements.read_many(sql.dialect, sql.clock, len(owns))
+    """Read what decisions over locks rest on, in one statement: a view a lock, in order of their first."""
     views = {ref.fingerprint: View(ref, 0) for ref, _ in owns}
+    text = statements.read_many(sql.dialect, sql.clock, len(views), len(owns))
     pairs = [word for ref, token in owns for word in (ref.fingerprint, key_of(token))]
     now = 0
     for micros, fingerprint, *values in sql.rows(text, [*views, *pairs]):

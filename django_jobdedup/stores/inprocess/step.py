@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from django_jobdedup.stores.inprocess.seat import Entry, Mark, Seat
@@ -52,6 +52,21 @@ class Step:
 
     def __post_init__(self) -> None:
         self.now = self.micros // 1000
+
+    def copy(self) -> Step:
+        """Return a step that can be given up: what it changes is not changed here."""
+        entries = {
+            fingerprint: replace(entry, seats=[replace(seat) for seat in entry.seats])
+            for fingerprint, entry in self.shelf.entries.items()
+        }
+        shelf = replace(
+            self.shelf,
+            entries=entries,
+            marks=dict(self.shelf.marks),
+            counters=self.shelf.counters.copy(),
+            events=self.shelf.events.copy(),
+        )
+        return replace(self, shelf=shelf)
 
     def entry(self, ref: Ref) -> Entry:
         """Return the record, an empty one if there is none; ``save`` keeps it."""
