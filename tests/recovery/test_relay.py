@@ -88,10 +88,14 @@ def test_what_was_left_behind_is_published_under_its_id(base: Base) -> None:
 
 
 def test_what_is_not_due_is_left_to_its_sender(base: Base) -> None:
-    with broker_down(), base.atomic():
+    """He has committed and is about to publish."""
+    with base.atomic():
         tasks.until_executed.delay("a")
+        connections[base.using].run_on_commit.clear()
 
     assert relay(never) == {}
+    make_due(base)
+    assert relay(never) == {"published": 1}
 
 
 def test_a_duplicate_is_settled_by_the_one_before_it(base: Base) -> None:
