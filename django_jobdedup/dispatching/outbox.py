@@ -199,7 +199,7 @@ def _publish_all(
     found = [_judged(each, one) for each, one in zip(going, done, strict=True)]
     out = [each for each, one in zip(going, found, strict=True) if one.what == "published"]
     down = [each for each, one in zip(going, found, strict=True) if one.what == "broker down"]
-    if down:
+    if down and store.durable:  # the reaper brings overdue intents of any store here
         _tell(partial(store.give_back, [row for each in down for row in each.rows]))
     if seats := [seat for each in out for seat in each.seats]:
         _tell(partial(store.confirm, seats))
