@@ -31,7 +31,9 @@ def publish_kept(app: Any, call: Call, way: Callable[..., Any]) -> Dispatch:
             raise OperationalError(f"the broker did not answer a moment ago: {breaker.error}")
         result = publish(app, call, way)
     except Exception as error:
-        return left_to_the_relay(app, call, error)
+        done = left_to_the_relay(app, call, error)
+        hand_over([done])
+        return done
     if call.reserved is not None:
         confirm([call.reserved])
     return Dispatch(call, Outcome.UNKNOWN, call.id, result=result)
@@ -60,6 +62,18 @@ def _is_written(call: Call) -> bool:
         signals.report("inline.defer", error)
         return False
     return True
+
+
+def hand_over(left: Sequence[Dispatch]) -> None:
+    """Make the rows of calls that could not be published due now: a relay need not wait for a sender."""
+    by_store: dict[str, list[tuple[Ref, str]]] = {}
+    for done in left:
+        if done.error is None and done.call.kept is not None:
+            intent, header = done.call.kept.intent, done.call.reserved
+            row = (intent.ref, intent.id) if header is None else (ref_of(header), header.token)
+            by_store.setdefault(done.call.kept.store, []).append(row)
+    for alias, rows in by_store.items():
+        cast(DurableStore, stores[alias]).give_back(rows)
 
 
 def unpublished(app: Any, call: Call) -> Any:

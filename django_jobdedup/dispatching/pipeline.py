@@ -16,7 +16,7 @@ from kombu.utils.functional import retry_over_time
 
 from django_jobdedup.call import Call
 from django_jobdedup.dispatching.broker import DOWN, breaker_of, of_results, publishing, reach
-from django_jobdedup.dispatching.inline import confirm, left_to_the_relay
+from django_jobdedup.dispatching.inline import confirm, hand_over, left_to_the_relay
 from django_jobdedup.dispatching.sending import is_kept, note, publish_one
 from django_jobdedup.middleware.base import Dispatch
 from django_jobdedup.outcomes import Outcome
@@ -88,7 +88,11 @@ class Pipeline:
             batch.fail(error)
         done = batch.answers()
         confirm([each.call.reserved for each in done if each.error is None and each.call.reserved])
-        return [each if each.error is None else self._left(each, each.error) for each in done]
+        left = {
+            place: self._left(each, each.error) for place, each in enumerate(done) if each.error is not None
+        }
+        hand_over([*left.values()])
+        return [left.get(place, each) for place, each in enumerate(done)]
 
     def _left(self, done: Dispatch, error: BaseException) -> Dispatch:
         assert isinstance(error, Exception)  # noqa: S101 - others are not caught here

@@ -72,7 +72,7 @@ def test_without_a_location_the_routers_decide(settings: Any) -> None:
     ("location", "options", "said"),
     [
         ("nowhere", {}, "LOCATION 'nowhere' is no alias in DATABASES; write one of 'default'"),
-        ("", {"timeout": 3}, "unknown options timeout; the database store knows pause, max_pause"),
+        ("", {"timeout": 3}, "there is no option 'timeout'; known: \"pause\", \"max_pause\""),
         ("dummy", {}, "does not work on unknown"),
     ],
 )

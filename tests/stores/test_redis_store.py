@@ -351,7 +351,7 @@ def test_a_value_that_is_none_of_the_contracts_is_the_callers_mistake(redis_stor
 
 
 def test_unknown_options_are_refused(client: Redis) -> None:
-    with pytest.raises(ImproperlyConfigured, match=r"JOBDEDUP_STORES\['x'\]: unknown options retry; .*pause"):
+    with pytest.raises(ImproperlyConfigured, match=r"STORES\['x'\]: there is no option 'retry'; .*pause"):
         RedisStore("x", ALIAS, {"retry": 3})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from django_jobdedup.stores.database.line import Sql
@@ -16,6 +17,8 @@ from django_jobdedup.stores.results import Gone
 
 #: The most intents of one answer.
 MOST: Final = 500
+#: The most rows of one statement that names each.
+BATCH: Final = 100
 INTENT: Final = (
     "id", "shard", "fingerprint", "token", "name", "call", "seat", "attempts", "mark_n", "mark_until",
 )  # fmt: skip
@@ -128,6 +131,24 @@ def resolve(sql: Sql, ref: Ref, id: str, state: State, by: str, reason: str) -> 
     until = now + MINUTE
     words = [state, reason, by, until, until, now, ref.fingerprint, key_of(id), state]
     return None if sql.write(text, words) else Gone()
+
+
+def give_back(sql: Sql, seats: Sequence[tuple[Ref, str]]) -> int:
+    """Make unpublished rows due now, and nobody's; return how many."""
+    return sum(_give_back(sql, seats[start : start + BATCH]) for start in range(0, len(seats), BATCH))
+
+
+def _give_back(sql: Sql, seats: Sequence[tuple[Ref, str]]) -> int:
+    q, now = sql.dialect.name, sql.milliseconds
+    own = " OR ".join([f"({q('fingerprint')} = %s AND {q('key')} = %s)"] * len(seats))
+    text = (
+        f"UPDATE {q(TABLE)} SET {q('publish_at')} = {now}, {q('relay')} = '', "  # noqa: S608
+        f"{q('until')} = CASE WHEN {q('seat')} <> '' THEN {now} ELSE {q('until')} END, "
+        f"{q('version')} = {q('version')} + 1 "
+        f"WHERE {q('state')} = 'pending' AND {q('seat')} IN ('', 'P', 'W') "
+        f"AND {q('publish_at')} IS NOT NULL AND ({own})"
+    )
+    return sql.write(text, [word for ref, id in seats for word in (ref.fingerprint, key_of(id))])
 
 
 def missed(sql: Sql, ref: Ref, id: str, reason: str, retry_in: int) -> int | Gone:

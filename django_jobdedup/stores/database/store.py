@@ -6,10 +6,8 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
-from django.db import connections
 from django.db.transaction import on_commit
 
 from django_jobdedup.conf import conf
@@ -18,9 +16,10 @@ from django_jobdedup.outcomes import How
 from django_jobdedup.stores import results
 from django_jobdedup.stores.breaker import Breaker
 from django_jobdedup.stores.clock import milliseconds
-from django_jobdedup.stores.database import after_commit, bulk, deferring, giving_back, leases, looking, outgoing
+from django_jobdedup.stores.database import after_commit, bulk, deferring, leases, looking, outgoing
 from django_jobdedup.stores.database.dialect import dialect_of
 from django_jobdedup.stores.database.line import Line, is_open
+from django_jobdedup.stores.database.location import check_location
 from django_jobdedup.stores.database.purpose import Purpose
 from django_jobdedup.stores.database.transactions import Mark
 from django_jobdedup.stores.database.verbs import Verbs
@@ -28,11 +27,10 @@ from django_jobdedup.stores.database.view import listed
 from django_jobdedup.stores.durable import DurableStore, Fate, Found, Intent, State
 from django_jobdedup.stores.inprocess import running, upkeep, waiting
 from django_jobdedup.stores.leaving import at_end
+from django_jobdedup.stores.options import read_pauses
 from django_jobdedup.stores.record import Holder, Record, Ref
 from django_jobdedup.stores.requests import Acquire, Claim, Finish, Token, Withdraw
 from django_jobdedup.stores.results import Unavailable
-
-OPTIONS: Final = ("pause", "max_pause")
 
 
 class DatabaseStore(DurableStore):
@@ -40,7 +38,8 @@ class DatabaseStore(DurableStore):
 
     Options: ``pause`` and ``max_pause``, the seconds for which a database that failed is left alone.
     ``clock`` gives an SQL expression, microseconds since the epoch, in the place of the server's clock.
-    Raises ImproperlyConfigured for other options, an unknown alias, an engine that is not supported.
+    Raises ImproperlyConfigured for other options or values, an unknown alias, an engine that is not
+    supported.
     """
 
     def __init__(
@@ -50,10 +49,11 @@ class DatabaseStore(DurableStore):
         options: Mapping[str, Any] | None = None,
         clock: Callable[[], str] | None = None,
     ) -> None:
-        _check(alias, location, options or {})
+        pauses = read_pauses(alias, options)
+        check_location(alias, location)
         self.alias = alias
         self.shards = conf.SHARDS
-        self.line = Line(alias, location, Breaker(**(options or {})), clock)
+        self.line = Line(alias, location, Breaker(**pauses), clock)
         self.verbs = Verbs(self.line, milliseconds(conf.GRACE))
         self._pending = milliseconds(conf.CONFIRM_WITHIN)
         _stores.add(self)
@@ -253,7 +253,7 @@ class DatabaseStore(DurableStore):
 
     def give_back(self, seats: Sequence[tuple[Ref, str]]) -> int | Unavailable:
         """Make unpublished intents due now."""
-        return self.line.run("give_back", partial(giving_back.give_back, seats=seats))
+        return self.line.run("give_back", partial(outgoing.give_back, seats=seats))
 
     def missed(self, ref: Ref, id: str, reason: str, retry_in: float) -> int | results.Gone | Unavailable:
         """Note that an intent could not be published."""
@@ -275,24 +275,6 @@ def _joined(found: list[results.Reaped]) -> results.Reaped:
         tuple(overdue for reaped in found for overdue in reaped.overdue),
         tuple(doubt for reaped in found for doubt in reaped.doubtful),
     )
-
-
-def _check(alias: str, location: str, options: Mapping[str, Any]) -> None:
-    where = f"JOBDEDUP_STORES[{alias!r}]"
-    unknown = set(options) - set(OPTIONS)
-    if unknown:
-        raise ImproperlyConfigured(
-            f"{where}: unknown options {', '.join(sorted(unknown))}; "
-            f"the database store knows {', '.join(OPTIONS)}."
-        )
-    if location and location not in connections:
-        known = ", ".join(map(repr, connections))
-        raise ImproperlyConfigured(
-            f"{where}: LOCATION {location!r} is no alias in DATABASES; write one of {known}, or leave it "
-            "out: then the database routers decide."
-        )
-    if location:
-        dialect_of(connections[location], alias)
 
 
 _stores: weakref.WeakSet[DatabaseStore] = weakref.WeakSet()

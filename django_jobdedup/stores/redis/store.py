@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
-
-from django.core.exceptions import ImproperlyConfigured
+from typing import Any
 
 from django_jobdedup.conf import conf
 from django_jobdedup.stores import results
 from django_jobdedup.stores.base import Store
 from django_jobdedup.stores.breaker import Breaker
 from django_jobdedup.stores.clock import milliseconds
+from django_jobdedup.stores.options import read_pauses
 from django_jobdedup.stores.record import Holder, Record, Ref
 from django_jobdedup.stores.redis import codec
 from django_jobdedup.stores.redis.cache_alias import check_location
@@ -22,14 +21,13 @@ from django_jobdedup.stores.redis.scripts import Call, Scripts, Word
 from django_jobdedup.stores.requests import Acquire, Claim, Finish, Token, Withdraw
 from django_jobdedup.stores.results import Unavailable
 
-OPTIONS: Final = ("pause", "max_pause")
-
 
 class RedisStore(Store):
     """Locks in the Redis behind the django-redis cache alias ``location``.
 
     Options: ``pause`` and ``max_pause``, the seconds for which a store that failed is left alone.
-    Raises ImproperlyConfigured for other options, and for a location that django-redis does not serve.
+    Raises ImproperlyConfigured for other options or values, and for a location that django-redis does not
+    serve.
     """
 
     def __init__(
@@ -39,18 +37,12 @@ class RedisStore(Store):
         options: Mapping[str, Any] | None = None,
         scripts: Scripts | None = None,
     ) -> None:
-        unknown = set(options or ()) - set(OPTIONS)
-        if unknown:
-            raise ImproperlyConfigured(
-                f"JOBDEDUP_STORES[{alias!r}]: unknown options {', '.join(sorted(unknown))}; "
-                f"the Redis store knows {', '.join(OPTIONS)}."
-            )
+        pauses = read_pauses(alias, options)
         check_location(alias, location)
         self.alias = alias
         self.shards = conf.SHARDS
         self.keys = keys_of(conf.NAMESPACE)
-        breaker = Breaker(**(options or {}))
-        self.line = Line(alias, Client(location), scripts or Scripts(conf.GRACE), breaker)
+        self.line = Line(alias, Client(location), scripts or Scripts(conf.GRACE), Breaker(**pauses))
         self._pending = milliseconds(conf.CONFIRM_WITHIN)
 
     def close(self) -> None:

@@ -11,8 +11,9 @@ import redis
 from django.db import DatabaseError
 from kombu.exceptions import OperationalError
 
+from django_jobdedup import dispatch_many
 from django_jobdedup.call import Call
-from django_jobdedup.dispatching import broker
+from django_jobdedup.dispatching import broker, outbox
 from django_jobdedup.middleware.base import Middleware
 from django_jobdedup.stores.results import Unavailable
 from testproject.celery import app
@@ -90,6 +91,37 @@ def test_the_relay_stops_at_a_broker_that_is_down(shaky: Base, server: EmbeddedR
     assert [row.attempts for row in shaky.rows()] == [0] * 30
 
 
+@pytest.mark.parametrize("way", ["one by one", "in a transaction", "many"])
+def test_a_sender_that_knows_leaves_its_rows_to_a_relay_at_once(
+    shaky: Base, server: EmbeddedRedis, way: str
+) -> None:
+    """It has tried: nobody has to wait for what it might still do."""
+    server.stop()
+    keys = [f"key-{n}" for n in range(3)]
+    if way == "many":
+        results = dispatch_many(tasks.until_executed.s(key) for key in keys)
+    elif way == "one by one":
+        results = [tasks.until_executed.delay(key) for key in keys]
+    else:
+        with shaky.atomic():
+            results = [tasks.until_executed.delay(key) for key in keys]
+    due = shaky.store.due()
+    assert not isinstance(due, Unavailable)
+    assert {intent.id for intent in due} == {result.id for result in results}
+
+
+def test_a_relay_that_knows_takes_its_rows_out_of_its_hands(shaky: Base, server: EmbeddedRedis) -> None:
+    server.stop()
+    result = tasks.until_executed.delay("a")
+    for _ in range(2):
+        due = shaky.store.due()
+        assert not isinstance(due, Unavailable)
+        assert [sent.what for sent in outbox.send(shaky.store, due)] == ["broker down"]
+    server.start()
+    assert [sent.what for sent in outbox.send(shaky.store, shaky.store.due())] == ["published"]  # type: ignore[arg-type]
+    assert shaky.sent() == [result.id]
+
+
 @pytest.mark.usefixtures("soon")
 def test_a_promise_is_kept_over_a_dead_broker(shaky: Base, server: EmbeddedRedis) -> None:
     """A call that goes without a seat gets its row when its message cannot go."""
@@ -102,8 +134,7 @@ def test_a_promise_is_kept_over_a_dead_broker(shaky: Base, server: EmbeddedRedis
         ("promised", "pending"),
     ]
     server.start()
-    for _ in range(2):  # the later of one key waits for the earlier
-        assert [sent.what for sent in shaky.relay()] == ["published"]
+    assert [sent.what for sent in shaky.relay(2)] == ["published"] * 2
     assert shaky.sent() == [holder.id, "promised"]
 
 
