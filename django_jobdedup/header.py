@@ -124,6 +124,12 @@ def _instant(value: Any) -> float:
     return float(value)
 
 
+def is_newer(wire: object) -> bool:
+    """Say whether this is a header of a later version, which this one must neither read nor replace."""
+    version = wire.get("v") if isinstance(wire, Mapping) else None
+    return type(version) is int and version > FORMAT
+
+
 def task_id_of(token: str) -> str:
     """Return the Celery task id in a token of the store."""
     return token.partition(LIFE)[0]

@@ -29,7 +29,7 @@ from django_jobdedup.dispatching.routes import queue_of
 from django_jobdedup.dispatching.sending import publish_one
 from django_jobdedup.dispatching.transactions import warn_if_open
 from django_jobdedup.exceptions import PolicyError
-from django_jobdedup.header import HEADER, Header
+from django_jobdedup.header import HEADER, Header, is_newer
 from django_jobdedup.middleware import mistake, stack
 from django_jobdedup.middleware.base import Dispatch
 from django_jobdedup.middleware.keeping import keeps_calls
@@ -132,6 +132,8 @@ def _call_or_none(
     From a publish that Celery makes itself nothing is raised: it would fail a parent that already ran.
     """
     try:
+        if is_newer((options.get("headers") or {}).get(HEADER)):
+            return None  # a body publishes its own id again: those who know the header read it
         task_object = _task_object(app, name, options)
         again = _again(options)
         policy = policy_for(name, task_object, ours)

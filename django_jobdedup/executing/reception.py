@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from django_jobdedup.executing.adoption import adopted
 from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.nonce import new_nonce
 from django_jobdedup.executing.pool import comes_again
-from django_jobdedup.header import HEADER, NONCE, Header
+from django_jobdedup.header import HEADER, NONCE, Header, is_newer
 from django_jobdedup.middleware.addressing import token_of
 from django_jobdedup.middleware.releasing import copies_live
 from django_jobdedup.stores.handler import stores
@@ -53,6 +54,9 @@ def receive(request: Any) -> Delivery | None:
     """Give a delivery its nonce; None for a job without a lock."""
     wire = request.request_dict
     wire.pop(NONCE, None)  # a message put back at a shutdown carries the nonce of its earlier delivery
+    if is_newer(wire.get(HEADER)):
+        _warn_of_newer(request.task.name)
+        return None
     header = Header.decode(wire.get(HEADER))
     if header is None or header.id != request.id:
         header = adopted(request)
@@ -68,6 +72,16 @@ def receive(request: Any) -> Delivery | None:
     wire[HEADER], wire[NONCE] = header.encode(), delivery.nonce
     request.jobdedup = delivery
     return delivery
+
+
+@cache
+def _warn_of_newer(task: str) -> None:
+    logger.error(
+        "a message of %s was locked by a later version of django_jobdedup: it runs without a lock, and the "
+        "lock is free only after its ttl. Upgrade the workers before the senders.",
+        task,
+        extra={"action": "newer_format", "task": task},
+    )
 
 
 def _run_without(request: Any, header: Header) -> None:
