@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.db import connections, transaction
 
 from django_jobdedup.models import Counter
-from django_jobdedup.stores.results import Acquired, Busy, Claimed, Held
+from django_jobdedup.stores.record import Record
+from django_jobdedup.stores.requests import Token
+from django_jobdedup.stores.results import Acquired, Busy, Claimed, Held, Lost, Renewed, Unavailable
 from tests.rig.engines import Engine
 
+from .bench import OTHER, REF, Bench, DatabaseBench
 from .rival import ADDS, KEYS, compete
 
 RIVALS, ROUNDS, FEW = 8, 100, 10
@@ -91,3 +96,32 @@ def test_processes_compete_at_other_isolations(mariadb_engine: Engine, locks: No
     options = {**mariadb_engine.database["OPTIONS"], "isolation_level": level}
     strict = replace(mariadb_engine, database={**mariadb_engine.database, "OPTIONS": options})
     check(mariadb_engine, race(strict, FEW), FEW)
+
+
+@pytest.mark.parametrize("bench", ["postgresql", "mariadb"], indirect=True)
+def test_a_locked_row_does_not_stop_the_renewal_of_others(bench: Bench) -> None:
+    """A body publishes its own id in a transaction that stays open; SQLite has one writer anyway."""
+    assert isinstance(bench, DatabaseBench)
+    other = Token(OTHER, "b", "one", 30)
+    bench.run("a", lease=20)
+    bench.claim("b", ref=OTHER, lease=20)
+    tokens = [Token(REF, "a", "one", 30), other]
+    with transaction.atomic(bench.engine.alias), ThreadPoolExecutor(1) as pool:
+        bench.again("a", call=b"x")
+        bench.advance(10)
+        answers = pool.submit(renew, bench, [*tokens, Token(REF, "c", "one", 30)]).result(timeout=20)
+        assert bench.renew("a") == Renewed(), "its own transaction is not in its own way"
+    assert [type(answer) for answer in answers] == [Unavailable, Renewed, Lost]
+    record = bench.store.inspect(OTHER)
+    assert isinstance(record, Record)
+    assert record.holders[0].lease == bench.now + 30
+    assert bench.store.renew(tokens) == [Renewed(), Renewed()]
+    assert bench.store.line.breaker.error == ""
+
+
+def renew(bench: DatabaseBench, tokens: list[Token]) -> list[Any]:
+    """Renew on a connection of this thread's own."""
+    try:
+        return list(bench.store.renew(tokens))
+    finally:
+        connections[bench.engine.alias].close()

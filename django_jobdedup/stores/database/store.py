@@ -114,29 +114,8 @@ class DatabaseStore(DurableStore):
         return self.verbs.take(request.ref, purpose, partial(running.claim, request=request))
 
     def renew(self, tokens: Sequence[Token]) -> list[results.Renewed | results.Lost | Unavailable]:
-        """Move leases, in one statement for all of one length that are still their deliveries'."""
-        answers: list[Any] = [None] * len(tokens)
-        for places in leases.batches(tokens):
-            batch = [tokens[place] for place in places]
-            number = self.line.run("renew", partial(leases.renew, tokens=batch))
-            for place, answer in zip(places, self._renewed(batch, number), strict=True):
-                answers[place] = answer
-        return answers
-
-    def _renewed(
-        self, batch: list[Token], number: int | Unavailable
-    ) -> Iterable[results.Renewed | results.Lost | Unavailable]:
-        if isinstance(number, Unavailable):
-            return [number] * len(batch)
-        if number == len(batch):
-            return [results.Renewed()] * number
-        if len(batch) == 1:
-            return [results.Lost()]
-        return self._renew_each(batch)
-
-    def _renew_each(self, batch: list[Token]) -> Iterable[results.Renewed | results.Lost | Unavailable]:
-        for token in batch:
-            yield from self._renewed([token], self.line.run("renew", partial(leases.renew, tokens=[token])))
+        """Move leases, past those whose rows are locked by an open transaction."""
+        return leases.renew_all(self.line, tokens)
 
     def finish(self, request: Finish) -> results.FinishResult:
         """Give a running seat back."""
