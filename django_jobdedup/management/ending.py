@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+#: The longest sleep without a look at the flag, seconds.
+LOOK: Final = 0.2
 
 
 class Ending:
-    """Within the block the signals only set a flag; outside of the main thread they are left alone."""
+    """Within the block the signals only set a flag; outside of the main thread they are left alone.
+
+    The flag is a plain one: a handler runs between two steps of the main thread, which may hold the lock of
+    an Event at that moment, and would wait for itself.
+    """
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._asked = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -32,17 +39,20 @@ class Ending:
 
     def is_near(self) -> bool:
         """Say whether the process has been asked to go."""
-        return self._asked.is_set()
+        return self._asked
 
     def wait(self, seconds: float) -> bool:
         """Wait, at most until the process is asked to go; say whether it was."""
-        return self._asked.wait(seconds)
+        until = time.monotonic() + seconds
+        while not self._asked and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK))
+        return self._asked
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        self._asked.set()
+        self._asked = True
         self._restore()
 
     def _restore(self) -> None:
-        for each, handler in self._before.items():
+        before, self._before = self._before, {}
+        for each, handler in before.items():
             signal.signal(each, handler)
-        self._before = {}
