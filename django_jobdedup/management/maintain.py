@@ -12,6 +12,7 @@ from django_jobdedup.management.celery_app import loaded_app
 from django_jobdedup.management.ending import Ending
 from django_jobdedup.management.subcommand import Subcommand
 from django_jobdedup.recovery.maintain import NAMES, Done, Maintenance
+from django_jobdedup.recovery.not_due import not_due_yet
 
 
 class Maintain(Subcommand):
@@ -42,6 +43,8 @@ class Maintain(Subcommand):
         with Ending() as ending, denied_join_result():
             while True:
                 done = maintenance.run(ending.is_near, options["only"])
+                if not options["loop"]:
+                    _count_the_rest(done)
                 self._report(done, options)
                 if not options["loop"]:
                     return 0 if all(each.well for each in done) else 1
@@ -66,8 +69,15 @@ def _duties(text: str) -> tuple[str, ...]:
     return names
 
 
+def _count_the_rest(done: list[Done]) -> None:
+    """Say what the relay has left for later: whoever looks once shall not read that there is nothing."""
+    for each in done:
+        if each.duty == "relay" and each.well and (number := not_due_yet()):
+            each.tally["not_due_yet"] = number
+
+
 def _line(done: Done) -> str:
     if done.error:
         return f"{done.duty}: failed: {done.error}"
-    said = ", ".join(f"{number} {what}" for what, number in sorted((+done.tally).items()))
+    said = ", ".join(f"{number} {what.replace('_', ' ')}" for what, number in sorted((+done.tally).items()))
     return f"{done.duty}: {said or 'nothing to do'}"

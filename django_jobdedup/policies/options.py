@@ -32,6 +32,13 @@ class Unset(Enum):
 UNSET: Final = Unset.UNSET
 
 
+#: What later versions bring, on a task, a call or in a policy, and what to write today.
+UNBUILT: Final = {
+    "debounce": 'until then the nearest is unique=Unique("until_executed")',
+    "throttle": 'until then the nearest is Celery\'s own rate_limit="2/s", counted per worker',
+}
+
+
 def _lock(value: object) -> str:
     return lock_type(value).name
 
@@ -132,6 +139,8 @@ def read(option: str, value: object) -> Any:
 def check_names(given: Mapping[str, object]) -> None:
     """Refuse options that do not exist. Raises PolicyError with those that do."""
     for name in given:
+        if name in UNBUILT:
+            raise PolicyError(f"Unique has no option {name!r}: it is not built yet; {UNBUILT[name]}.")
         if name not in READERS:
             raise PolicyError(f"Unique has no option {name!r}; {suggest(name, READERS)}")
 

@@ -14,7 +14,7 @@ from django_jobdedup.conf import PREFIX, conf
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.fingerprint.key import check_names
 from django_jobdedup.policies.layers import Layers, check_defaults
-from django_jobdedup.policies.options import UNSET, Unset
+from django_jobdedup.policies.options import UNBUILT, UNSET, Unset
 from django_jobdedup.policies.unique import Unique
 
 __all__ = [
@@ -44,11 +44,6 @@ PASSING: Final = ("celery.", "django_jobdedup.")
 #: What holds for a call that has a policy, or goes past one.
 Policy = Unique | Bypass
 
-#: Task options of later versions.
-_UNBUILT: Final = {
-    "debounce": 'until then the nearest is unique=Unique("until_executed")',
-    "throttle": 'until then the nearest is Celery\'s own rate_limit="2/s", counted per worker',
-}
 #: Resolved policies that a process keeps; far more than it has tasks.
 _KEPT: Final = 10_000
 
@@ -134,13 +129,13 @@ def refuse_unbuilt(task_name: str, task_object: object, options: Mapping[str, ob
     ``options`` are the call's; ``task_object`` is None where this process does not know the task.
     Raises PolicyError.
     """
-    for name in _UNBUILT:
+    for name in UNBUILT:
         if getattr(task_object, name, None) or options.get(name):
             _refuse_unbuilt(f"task {task_name!r}", {name: True})
 
 
 def _refuse_unbuilt(where: str, options: Mapping[str, object]) -> None:
-    for name, instead in _UNBUILT.items():
+    for name, instead in UNBUILT.items():
         if options.get(name):
             raise PolicyError(f"{where}: {name}= is not built yet; {instead}.")
 

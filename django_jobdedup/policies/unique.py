@@ -18,6 +18,7 @@ from django_jobdedup.policies.json_form import plain
 from django_jobdedup.policies.options import UNSET, Unset, check_names, read
 from django_jobdedup.strategies.base import Strategy
 from django_jobdedup.strategies.reschedule import Reschedule
+from django_jobdedup.suggestion import suggest
 
 #: A strategy as it may be written: its name or dotted path, an instance, a class.
 Written = str | Strategy | type[Strategy]
@@ -58,7 +59,7 @@ class Unique:
     def __init__(
         self,
         lock: str | type[LockType] | Unset = UNSET,
-        *,
+        *more: Never,
         key: Key | Unset = UNSET,
         scope: Scope | Unset = UNSET,
         lock_name: str | Unset | None = UNSET,
@@ -80,6 +81,11 @@ class Unique:
             "keep_on_failure": keep_on_failure, "on_store_error": on_store_error, "canvas": canvas,
             "store": store, "observe": observe,
         }  # fmt: skip
+        if more:
+            raise PolicyError(
+                f"Unique takes the lock type alone without a name, so no {more[0]!r}: write "
+                f'Unique("until_executed", key={more[0]!r}) or the like; {suggest("", _DEFAULTS)}'
+            )
         check_names(unknown)
         given = {name: value for name, value in written.items() if value is not UNSET}
         for name, default in _DEFAULTS.items():

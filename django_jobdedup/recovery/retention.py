@@ -12,6 +12,7 @@ from django_jobdedup.conf import conf
 from django_jobdedup.models import JobIntent, LockEvent
 from django_jobdedup.models.intent import State
 from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, reachable
+from django_jobdedup.stores.database.dialect import explained
 from django_jobdedup.stores.durable import DurableStore
 
 #: Rows in one statement: a long one would hold its locks and fill the log of the server.
@@ -35,7 +36,8 @@ def prune(stop: Stop) -> Tally:
             tally["intents"] += _delete(ended.order_by("ended_at"), stop)
             tally["events"] += _delete(LockEvent.objects.using(alias).before(before).order_by("at"), stop)
         except DatabaseError as error:
-            signals.report("retention", error)
+            words = explained(error, alias)
+            signals.send(signals.store_unavailable, None, store=store.alias, verb="retention", error=words)
             tally[UNAVAILABLE] += 1
     return tally
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kombu.exceptions import ContentDisallowed, DecodeError
-from kombu.serialization import dumps, loads
+from kombu.exceptions import ContentDisallowed, DecodeError, SerializerNotInstalled
+from kombu.serialization import dumps, loads, registry  # type: ignore[attr-defined]
 
 from django_jobdedup.call import Call
 from django_jobdedup.exceptions import StoredCallError
 from django_jobdedup.stored_call.options import travelling
+from django_jobdedup.suggestion import suggest
 
 #: Version of the form.
 FORMAT: Final = 1
@@ -94,6 +95,11 @@ def encode(
 def _dumped(call: Call, options: Mapping[str, Any], serializer: str) -> tuple[str, str, bytes]:
     try:
         content_type, encoding, body = dumps([list(call.args), dict(call.kwargs), options], serializer)
+    except SerializerNotInstalled:
+        known = sorted({each for each in registry.name_to_type if each != "raw"})
+        raise StoredCallError(
+            f"{call.task} was not queued: there is no serializer {serializer!r}; {suggest(serializer, known)}"
+        ) from None
     except Exception as error:
         raise StoredCallError(
             f"{call.task} was not queued: {_culprit(call, options, serializer)} cannot be stored with the "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
@@ -16,10 +17,13 @@ from django.utils.module_loading import import_string
 from django_jobdedup.conf import conf
 from django_jobdedup.stores.base import Store
 from django_jobdedup.stores.redis.cache_alias import backend_of, is_redis
+from django_jobdedup.suggestion import suggest
 
 logger = logging.getLogger("django_jobdedup")
 
 REDIS_STORE: Final = "django_jobdedup.stores.redis.store.RedisStore"
+DATABASE_STORE: Final = "django_jobdedup.stores.database.store.DatabaseStore"
+BACKENDS: Final = (REDIS_STORE, DATABASE_STORE, "django_jobdedup.stores.memory.MemoryStore")
 
 NO_STORE: Final = (
     "django_jobdedup has no lock store. Add a Redis cache alias for it:\n\n"
@@ -79,9 +83,9 @@ class StoreHandler:
     def _make(self, alias: str) -> Store:
         configured = self._configured()
         if alias not in configured:
-            known = ", ".join(map(repr, configured))
             raise ImproperlyConfigured(
-                f"There is no lock store {alias!r}: add it to JOBDEDUP_STORES or use one of {known}."
+                f"There is no lock store {alias!r}: add it to JOBDEDUP_STORES, or use one that is there; "
+                f"{suggest(alias, configured)}"
             )
         options = configured[alias]
         _check(alias, options)
@@ -131,8 +135,10 @@ def _is_durable(options: Any) -> bool:
 
 def _check(alias: str, options: Any) -> None:
     where = f"JOBDEDUP_STORES[{alias!r}]"
-    if not isinstance(options, Mapping) or "BACKEND" not in options:
-        raise ImproperlyConfigured(f'{where} needs a dict with "BACKEND", for example {REDIS_STORE!r}.')
+    if not isinstance(options, Mapping) or not isinstance(options.get("BACKEND"), str):
+        raise ImproperlyConfigured(
+            f'{where} needs a dict with "BACKEND": {REDIS_STORE!r}, or {DATABASE_STORE!r}.'
+        )
     unknown = set(options) - set(KNOWN)
     if unknown:
         raise ImproperlyConfigured(
@@ -145,8 +151,17 @@ def _backend(alias: str, options: Mapping[str, Any]) -> Any:
         return import_string(options["BACKEND"])
     except ImportError as error:
         raise ImproperlyConfigured(
-            f"JOBDEDUP_STORES[{alias!r}]: BACKEND {options['BACKEND']!r} cannot be imported: {error}"
+            f"JOBDEDUP_STORES[{alias!r}]: BACKEND {options['BACKEND']!r} cannot be imported: {error}."
+            f"{_meant(options['BACKEND'])}"
         ) from error
+
+
+def _meant(path: str) -> str:
+    """Ask for the built-in store of that class, or of a similar path."""
+    name = path.rpartition(".")[2]
+    same = [each for each in BACKENDS if each.rpartition(".")[2] == name]
+    found = same or get_close_matches(path, BACKENDS, n=1)
+    return f" Did you mean {found[0]!r}?" if found else f" Built in are {', '.join(map(repr, BACKENDS))}."
 
 
 #: The stores of this process.

@@ -14,7 +14,7 @@ from django_jobdedup.suggestion import suggest
 DEFAULTS: Final = {"pause": PAUSE, "max_pause": MAX_PAUSE}
 
 
-def read_pauses(alias: str, options: Mapping[str, Any] | None) -> dict[str, float]:
+def read_pauses(alias: str, options: Mapping[str, Any] | None) -> tuple[float, float]:
     """Return ``pause`` and ``max_pause``, seconds. Raises ImproperlyConfigured."""
     where = f"JOBDEDUP_STORES[{alias!r}]"
     if not isinstance(options or {}, Mapping):
@@ -34,4 +34,4 @@ def read_pauses(alias: str, options: Mapping[str, Any] | None) -> dict[str, floa
             f"{where}: the option pause is {found['pause']:g} seconds, above max_pause, the longest: "
             f"write max_pause={found['pause']:g} or more."
         )
-    return found
+    return found["pause"], found["max_pause"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Final, Literal
 
 from django_jobdedup.dotted import path_of
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.outcomes import Decision
+from django_jobdedup.suggestion import suggest
 
 #: Where a newcomer meets a holder: as it is published, or as its body is about to start.
 Side = Literal["dispatch", "execution"]
@@ -102,6 +104,15 @@ class Strategy(ABC):
         """Raise PolicyError where this strategy cannot stand, with what to write instead."""
         if side not in self.sides:
             raise PolicyError(f'on_conflict="{self.title()}" cannot stand at {side}: {self.instead}')
+
+
+def check_written(title: str, known: Iterable[str], more: Sequence[object], unknown: Iterable[str]) -> None:
+    """Refuse options that a strategy does not have, by place or by name. Raises PolicyError."""
+    names = list(known)
+    if more:
+        raise PolicyError(f"{title} takes no {more[0]!r} in that place; {suggest('', names)}")
+    for option in unknown:
+        raise PolicyError(f"{title} has no option {option!r}; {suggest(option, names)}")
 
 
 def is_ours(found: type[Strategy]) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Never
 
 from django_jobdedup.conf import Duration, seconds
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.outcomes import Dead, Decision, PutOff
-from django_jobdedup.strategies.base import Conflict, Strategy
+from django_jobdedup.strategies.base import Conflict, Strategy, check_written
 
 #: A delay is spread by this part of itself to both sides, so that those put off together come back apart.
 JITTER: Final = 0.2
@@ -33,7 +33,15 @@ class Reschedule(Strategy):
     up_to: float = 300.0
     times: int | None = None
 
-    def __init__(self, after: Duration = 5.0, up_to: Duration = 300.0, times: int | None = None) -> None:
+    def __init__(
+        self,
+        after: Duration = 5.0,
+        up_to: Duration = 300.0,
+        times: int | None = None,
+        *more: Never,
+        **unknown: Never,
+    ) -> None:
+        check_written("Reschedule", ("after", "up_to", "times"), more, unknown)
         for option, value in (("after", after), ("up_to", up_to)):
             object.__setattr__(self, option, _seconds(option, value))
         if self.after > self.up_to:

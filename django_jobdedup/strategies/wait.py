@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Never
 
 from django_jobdedup.conf import Duration
 from django_jobdedup.conf import seconds as read_seconds
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.outcomes import Block, Decision
-from django_jobdedup.strategies.base import Conflict, Side, Strategy
+from django_jobdedup.strategies.base import Conflict, Side, Strategy, check_written
 from django_jobdedup.strategies.reading import strategy
 from django_jobdedup.strategies.reschedule import Reschedule
 
 #: Longest wait, seconds: a third of what RabbitMQ lets a message go without an ack.
 LONGEST: Final = 600.0
+#: Stands for seconds that were not written.
+_UNSAID: Final[Any] = None
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -36,7 +38,19 @@ class Wait(Strategy):
     seconds: float
     then: Strategy = Reschedule()  # noqa: RUF009 - frozen
 
-    def __init__(self, seconds: Duration, then: str | Strategy | Sequence[Any] = "reschedule") -> None:
+    def __init__(
+        self,
+        seconds: Duration = _UNSAID,
+        then: str | Strategy | Sequence[Any] = "reschedule",
+        *more: Never,
+        **unknown: Never,
+    ) -> None:
+        check_written("Wait", ("seconds", "then"), more, unknown)
+        if seconds is _UNSAID:
+            raise PolicyError(
+                '"wait" needs the seconds for which a start may wait: write Wait(5), where only JSON goes '
+                '["wait", {"seconds": 5}].'
+            )
         try:
             value = read_seconds(seconds)
         except ValueError as error:
@@ -46,8 +60,8 @@ class Wait(Strategy):
                 f"Wait({value:g}) holds a worker slot for too long: write {LONGEST:g} or less, or "
                 '"reschedule", which holds none.'
             )
-        following = strategy(then)
-        if isinstance(following, Wait):
+        following = None if then == self.name else strategy(then)
+        if following is None or isinstance(following, Wait):
             raise PolicyError("Wait(then=...) cannot wait again: write one longer Wait.")
         following.check_side("execution")
         object.__setattr__(self, "seconds", value)

@@ -35,9 +35,27 @@ def test_an_unknown_lock_is_refused():
     assert 'There is no lock type "until_run"' in refusal("until_run")
 
 
-def test_a_second_positional_argument_is_refused_by_python():
-    with pytest.raises(TypeError, match="positional argument"):
-        Unique("until_executed", "tenant_id")
+def test_a_second_positional_argument_is_refused_with_what_to_write():
+    message = refusal("until_executed", "tenant_id")
+
+    assert "so no 'tenant_id': write Unique(\"until_executed\", key='tenant_id')" in message
+    assert '"on_conflict"' in message
+
+
+@pytest.mark.parametrize("name", ["debounce", "throttle"])
+def test_an_option_of_a_later_version_is_refused_with_what_to_write_today(name):
+    message = refusal(**{name: 5})
+
+    assert f"Unique has no option '{name}': it is not built yet; until then the nearest is" in message
+
+
+@pytest.mark.parametrize("wrong", ["wait", Wait, ["wait", {}], {"execution": "wait"}])
+def test_a_wait_without_its_time_is_refused_with_what_to_write(wrong):
+    lock = "until_and_while_executing" if isinstance(wrong, dict) else "while_executing"
+
+    assert '"wait" needs the seconds for which a start may wait: write Wait(5)' in refusal(
+        lock, on_conflict=wrong
+    )
 
 
 @pytest.mark.parametrize("option", ["ttl", "lease"])

@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import signal
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connections
 
 from django_jobdedup.management.commands.jobdedup import SUBCOMMANDS
 from django_jobdedup.recovery.maintain import NAMES
+from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.memory import MemoryStore
+from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.redis.keys import keys_of
+from django_jobdedup.stores.requests import Acquire
+from tests.rig.engines import BACKEND, Engine
 from tests.rig.environment import Environment
 from tests.rig.waiting import wait_for
 
@@ -161,3 +167,37 @@ def test_an_entry_that_a_person_has_switched_off_stays_off(beat_world: Environme
     )
 
     assert command.run(beat_world, "schedule").stdout.endswith("; it is switched off\n")
+
+
+def test_once_it_says_how_many_rows_are_not_due_yet(
+    celery_env: Environment, sqlite_engine: Engine, settings: Any
+) -> None:
+    """Their senders may still publish them; whoever looks shall not read that there is nothing."""
+    settings.JOBDEDUP_STORES = sqlite_engine.stores
+    stores["default"].acquire(Acquire(Ref(0, "f" * 64), "a", call=b"a call"))
+    assert said("maintain", "--only", "relay") == "relay: 1 not due yet\n"
+    assert command.lines(said("maintain", "--only", "relay", "--json")) == [
+        {"duty": "relay", "not_due_yet": 1}
+    ]
+
+
+def test_without_tables_every_duty_says_what_to_run(
+    celery_env: Environment,
+    sqlite_engine: Engine,
+    settings: Any,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    django_db_blocker: Any,
+) -> None:
+    Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).register()
+    settings.JOBDEDUP_STORES = {"default": {"BACKEND": BACKEND, "LOCATION": "bare"}}
+    try:
+        with pytest.raises(CommandError):
+            said("maintain")
+    finally:
+        stores.reset()
+        del connections["bare"], connections.settings["bare"]
+    words = [record.getMessage() for record in caplog.records if "store_unavailable" in str(record.__dict__)]
+    assert {word.partition("(")[2].partition(")")[0] for word in words} >= {"due", "retention"}
+    assert all("run: manage.py migrate jobdedup --database bare" in word for word in words)
+    assert "internal error" not in caplog.text

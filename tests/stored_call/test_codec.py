@@ -129,6 +129,11 @@ CALLS = st.builds(
 )
 
 
+def test_a_serializer_that_does_not_exist_is_named() -> None:
+    with pytest.raises(StoredCallError, match=r"there is no serializer 'jsn'; .*Did you mean \"json\"\?$"):
+        encode(Call("a.b", "1", (1,)), Notes(), serializer="jsn", accept={"application/json"})
+
+
 @pytest.mark.parametrize("serializer", TYPES)
 @settings(max_examples=60, deadline=None)
 @given(call=CALLS)

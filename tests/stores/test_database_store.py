@@ -6,11 +6,12 @@ import secrets
 import threading
 from collections import Counter as Numbers
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DataError, connections, transaction
+from django.db import DataError, OperationalError, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_jobdedup import TransactionConflict
@@ -72,7 +73,7 @@ def test_without_a_location_the_routers_decide(settings: Any) -> None:
     ("location", "options", "said"),
     [
         ("nowhere", {}, "LOCATION 'nowhere' is no alias in DATABASES; write one of 'default'"),
-        ("", {"timeout": 3}, "there is no option 'timeout'; known: \"pause\", \"max_pause\""),
+        ("", {"timeout": 3}, 'there is no option \'timeout\'; known: "pause", "max_pause"'),
         ("dummy", {}, "does not work on unknown"),
     ],
 )
@@ -349,3 +350,21 @@ def test_many_numbers_are_added_in_few_statements(database: DatabaseBench) -> No
             assert tally.flush()
         assert len(found) == 2
     assert database.counted("task 149") == {"acquired": 300}
+
+
+def test_without_tables_a_call_in_a_transaction_says_what_to_run(
+    sqlite_engine: Engine, settings: Any, tmp_path: Path
+) -> None:
+    """The caller's transaction is his, so the error is raised; it is the database's own, with advice."""
+    Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).register()
+    store = DatabaseStore("default", "bare")
+    try:
+        with (
+            pytest.raises(
+                OperationalError, match=r"no such table.*; run: manage\.py migrate jobdedup"
+            ),
+            transaction.atomic(using="bare"),
+        ):
+            store.defer([Acquire(REF, "a", call=b"a call")])
+    finally:
+        del connections["bare"], connections.settings["bare"]

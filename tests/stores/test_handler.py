@@ -20,6 +20,7 @@ MEMORY = {"BACKEND": "django_jobdedup.stores.memory.MemoryStore"}
 
 DJANGOS = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
 REDIS_STORE = "django_jobdedup.stores.redis.store.RedisStore"
+DATABASE_STORE = "django_jobdedup.stores.database.store.DatabaseStore"
 NO_ALIAS = (
     r"^JOBDEDUP_STORES\['default'\]\[\"LOCATION\"\] is 'redis://h:1/0', which is no cache alias\. "
     r"Write an alias of CACHES that django-redis serves \('default', 'jobdedup'\), "
@@ -104,7 +105,7 @@ def test_a_store_is_made_once_from_its_backend_location_and_options(settings: An
         ({"default": {"BACKEND": REDIS_STORE, "LOCATION": "redis://h:1/0"}}, NO_ALIAS),
         ({"default": {"BACKEND": REDIS_STORE}}, "is '', which is no cache alias. Write an alias of CACHES"),
         ({"default": {"BACKEND": REDIS_STORE, "LOCATION": ["jobdedup"]}}, "which is no cache alias"),
-        ({"other": MEMORY}, "There is no lock store 'default': .* use one of 'other'"),
+        ({"other": MEMORY}, "There is no lock store 'default': .* use one that is there; known: \"other\""),
     ],
 )
 def test_what_cannot_work_is_refused_in_words(settings: Any, configured: Any, sentence: str) -> None:
@@ -148,3 +149,31 @@ def test_other_settings_leave_the_stores_alone(settings: Any) -> None:
     first = stores["default"]
     settings.DEBUG = True
     assert stores["default"] is first
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("django_jobdedup.stores.database.DatabaseStore", DATABASE_STORE),
+        ("django_jobdedup.stores.database.store.DatabaseStor", DATABASE_STORE),
+        ("django_jobdedup.stores.RedisStore", REDIS_STORE),
+        ("django_jobdedup.MemoryStore", "django_jobdedup.stores.memory.MemoryStore"),
+    ],
+)
+def test_a_backend_that_is_nearly_right_is_asked_for(settings: Any, path: str, meant: str) -> None:
+    settings.JOBDEDUP_STORES = {"default": {"BACKEND": path}}
+    with pytest.raises(ImproperlyConfigured, match=rf"cannot be imported: .*\. Did you mean '{meant}'\?$"):
+        StoreHandler()["default"]
+
+
+@pytest.mark.parametrize("wrong", [{}, {"BACKEND": None}, "redis"])
+def test_without_a_backend_both_are_named(settings: Any, wrong: Any) -> None:
+    settings.JOBDEDUP_STORES = {"default": wrong}
+    with pytest.raises(ImproperlyConfigured, match=r"RedisStore', or 'django_jobdedup\.stores\.database"):
+        StoreHandler()["default"]
+
+
+def test_an_alias_that_is_nearly_right_is_asked_for(settings: Any) -> None:
+    settings.JOBDEDUP_STORES = {"durable": MEMORY}
+    with pytest.raises(ImproperlyConfigured, match=r"no lock store 'durabl'.* Did you mean \"durable\"\?$"):
+        StoreHandler()["durabl"]

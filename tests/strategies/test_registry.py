@@ -39,6 +39,24 @@ BUILT = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Reschedule(time=3), "Reschedule has no option 'time'; known: .* Did you mean \"times\"?"),
+        (lambda: Reschedule(1, 2, 3, 4), 'Reschedule takes no 4 in that place; known: "after"'),
+        (Wait, '"wait" needs the seconds for which a start may wait: write Wait\\(5\\)'),
+        (lambda: Wait(then="skip"), "write Wait\\(5\\)"),
+        (lambda: Wait(second=5), "Wait has no option 'second'; .* Did you mean \"seconds\"?"),
+        (lambda: Wait(5, "skip", 3), "Wait takes no 3 in that place"),
+        (lambda: Wait(5, then="wait"), "cannot wait again: write one longer Wait"),
+        (lambda: Wait(5, then=Wait(6)), "cannot wait again: write one longer Wait"),
+    ],
+)
+def test_a_strategy_that_is_written_wrongly_says_what_to_write(make, said):
+    with pytest.raises(PolicyError, match=said):
+        make()
+
+
 @dataclass(frozen=True, slots=True)
 class Own(Strategy):
     """A strategy of a project's own."""
@@ -107,7 +125,7 @@ def test_the_json_form_holds_only_what_is_no_default():
 
 
 def test_a_name_of_a_strategy_that_needs_an_option_says_which():
-    with pytest.raises(PolicyError, match=r"Wait\(\) cannot be made: .*'seconds'"):
+    with pytest.raises(PolicyError, match=r"\"wait\" needs the seconds .*: write Wait\(5\)"):
         strategy("wait")
 
 

@@ -75,6 +75,17 @@ def is_busy(error: Error) -> bool:
     )
 
 
+def explained(error: Error, using: str) -> str:
+    """Return the text of an error; where the tables were never made, with the command that makes them."""
+    words = f"{type(error).__name__}: {error}"
+    return f"{words}; {migrate(using)}" if lacks_tables(error) else words
+
+
+def migrate(using: str) -> str:
+    """Return what to run where the tables are missing."""
+    return f"run: manage.py migrate jobdedup --database {using}"
+
+
 def lacks_tables(error: Error) -> bool:
     """Say whether a statement failed because the tables were never made."""
     state = getattr(error.__cause__, "sqlstate", None) or getattr(error.__cause__, "pgcode", None)

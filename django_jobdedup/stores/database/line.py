@@ -28,7 +28,14 @@ from django_jobdedup import signals
 from django_jobdedup.exceptions import TransactionConflict
 from django_jobdedup.models import JobIntent
 from django_jobdedup.stores.breaker import Breaker
-from django_jobdedup.stores.database.dialect import Dialect, dialect_of, is_busy, lacks_tables
+from django_jobdedup.stores.database.dialect import (
+    Dialect,
+    dialect_of,
+    explained,
+    is_busy,
+    lacks_tables,
+    migrate,
+)
 from django_jobdedup.stores.results import Unavailable
 
 T = TypeVar("T")
@@ -128,7 +135,12 @@ class Line:
 
     def raw(self, work: Callable[[Sql], T]) -> T:
         """Take a step once, and let every error pass: the transaction is the caller's."""
-        return work(self._sql())
+        try:
+            return work(self._sql())
+        except Error as error:
+            if not lacks_tables(error):
+                raise
+            raise type(error)(f"{error}; {migrate(self.using)}") from error
 
     def _sql(self) -> Sql:
         connection = self.connection
@@ -140,7 +152,7 @@ class Line:
         if isinstance(error, Conflict) or (isinstance(error, Error) and is_busy(error)):
             words = f"others were faster, {TRIES} times in a row: {words}"
         elif isinstance(error, Error) and lacks_tables(error):
-            words = f"{words}; run: manage.py migrate jobdedup --database {self.using}"
+            words = explained(error, self.using)
         elif isinstance(error, OperationalError | InterfaceError):
             self.breaker.failed(words)
         signals.send(signals.store_unavailable, None, store=self.store, verb=verb, error=words)

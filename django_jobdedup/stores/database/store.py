@@ -53,7 +53,7 @@ class DatabaseStore(DurableStore):
         check_location(alias, location)
         self.alias = alias
         self.shards = conf.SHARDS
-        self.line = Line(alias, location, Breaker(**pauses), clock)
+        self.line = Line(alias, location, Breaker(*pauses), clock)
         self.verbs = Verbs(self.line, milliseconds(conf.GRACE))
         self._pending = milliseconds(conf.CONFIRM_WITHIN)
         _stores.add(self)

@@ -42,7 +42,7 @@ class RedisStore(Store):
         self.alias = alias
         self.shards = conf.SHARDS
         self.keys = keys_of(conf.NAMESPACE)
-        self.line = Line(alias, Client(location), scripts or Scripts(conf.GRACE), Breaker(**pauses))
+        self.line = Line(alias, Client(location), scripts or Scripts(conf.GRACE), Breaker(*pauses))
         self._pending = milliseconds(conf.CONFIRM_WITHIN)
 
     def close(self) -> None:
