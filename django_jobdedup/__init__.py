@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         TransactionConflict,
         Undecided,
+        WinnerFailed,
     )
     from django_jobdedup.executing.current import current_lock
     from django_jobdedup.outcomes import Outcome, Suppressed
@@ -58,6 +59,7 @@ __all__ = [
     "Undecided",
     "Unique",
     "Wait",
+    "WinnerFailed",
     "cancel",
     "current_lock",
     "dispatch_many",

@@ -13,6 +13,7 @@
     ├── LockInUse                                 a running holder's lock is not released without force
     ├── JobLost                                   a run that ended without a word, stored as its result
     ├── JobDead                                   a job that was given up, stored as its result
+    ├── WinnerFailed                              the job that this one follows failed in a way of its own
     ├── StoreUnavailable                          the lock store cannot be reached
     └── TransactionConflict                       the database has ended the caller's transaction
 
@@ -133,6 +134,18 @@ class JobDead(JobDedupError):  # noqa: N818
         super().__init__(message, task_id, reason)
         self.task_id = task_id
         self.reason = reason
+
+
+class WinnerFailed(JobDedupError):  # noqa: N818
+    """The job that this one follows ended with an error that cannot be raised here.
+
+    A lost process, a MemoryError, a Reject: raised in another job, Celery would take them for that job's
+    own. Any other error is raised as it is. Attribute ``task_id`` is the id of the job that failed.
+    """
+
+    def __init__(self, message: str | None = None, task_id: str = "") -> None:
+        super().__init__(message, task_id)
+        self.task_id = task_id
 
 
 class StoreUnavailable(JobDedupError):  # noqa: N818

@@ -7,7 +7,7 @@ header and never compute again. Children of a task do not inherit it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -149,7 +149,9 @@ class Header:
     how often this attempt was put off. No ``locks``: this call bypasses its policy. ``refused_by``:
     found to be a duplicate on reception. ``copies``: another message of this id is out and due in so long,
     seconds. ``life``: a caller who gives a task id may give it again (a chain
-    that is applied twice does); it tells the two jobs apart.
+    that is applied twice does); it tells the two jobs apart. ``follow``: the token of the job whose outcome
+    this one takes; ``mark``: of the one for which it does nothing. ``gone_at``: since when there is no
+    outcome to take although that job has ended (the worker's clock, epoch seconds, 0 not so).
     """
 
     id: str
@@ -161,6 +163,9 @@ class Header:
     refused_by: str = ""
     life: str = ""
     copies: float = 0.0
+    follow: str = ""
+    mark: str = ""
+    gone_at: float = 0.0
 
     @property
     def token(self) -> str:
@@ -186,6 +191,10 @@ class Header:
             self.copies,
         )  # fmt: skip
 
+    def on_its_own(self) -> Header:
+        """Return the header of a job that neither follows nor stands aside any more."""
+        return replace(self, put_offs=0, follow="", mark="", gone_at=0.0)
+
     def encode(self) -> dict[str, Any]:
         """Return the JSON form that every message serializer carries."""
         wire: dict[str, Any] = {"v": FORMAT, "id": self.id}
@@ -196,6 +205,8 @@ class Header:
             "n": self.n, "at": self.at, "p": self.put_offs, "by": self.refused_by, "u": self.life,
             "c": self.copies,
         }  # fmt: skip
+        if self.follow or self.mark:
+            rest |= {"follow": self.follow, "mark": self.mark, "gone": self.gone_at}
         for key, value in rest.items():
             if value:
                 wire[key] = value
@@ -217,6 +228,9 @@ class Header:
                 refused_by=str(wire.get("by", "")),
                 life=str(wire.get("u", "")),
                 copies=_instant(wire.get("c", 0.0)),
+                follow=str(wire.get("follow", "")),
+                mark=str(wire.get("mark", "")),
+                gone_at=_instant(wire.get("gone", 0.0)),
             )
         except (OverflowError, TypeError, ValueError):
             return None

@@ -11,6 +11,8 @@ class Outcome(StrEnum):
 
     ACCEPTED = "accepted"
     SUPPRESSED = "suppressed"
+    #: Published under its own id, because somebody waits for that, but it does not do the work again.
+    FOLLOWED = "followed"
     RESCHEDULED = "rescheduled"
     #: Joined the job that waits, which runs with these arguments.
     RERUN = "rerun"
@@ -26,7 +28,9 @@ class Outcome(StrEnum):
     @property
     def duplicate(self) -> bool | None:
         """Say whether another job covers the call; None as long as that is not decided."""
-        return None if self is Outcome.DEFERRED else self in (Outcome.SUPPRESSED, Outcome.RERUN)
+        if self is Outcome.DEFERRED:
+            return None
+        return self in (Outcome.SUPPRESSED, Outcome.RERUN, Outcome.FOLLOWED)
 
 
 class Start(StrEnum):
@@ -38,6 +42,8 @@ class Start(StrEnum):
     SUPERSEDED = "superseded"
     PUT_OFF = "put_off"
     SUPPRESSED = "suppressed"
+    #: Has taken the outcome of the job it follows.
+    FOLLOWED = "followed"
     #: Given up: it is in the list of dead jobs, and ends as a failure.
     DEAD = "dead"
     #: The store was down and the policy says ``proceed``.

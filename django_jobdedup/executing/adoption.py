@@ -24,6 +24,7 @@ from django_jobdedup.middleware.conflicting import checked
 from django_jobdedup.middleware.merging import with_arguments
 from django_jobdedup.middleware.observing import fingerprint_beside, is_observed, knobs_beside
 from django_jobdedup.middleware.planning import Plan, request_for
+from django_jobdedup.middleware.promising import promised
 from django_jobdedup.middleware.starting import log_suppressed
 from django_jobdedup.outcomes import Block, Dead, PutOff, Refuse, Suppress
 from django_jobdedup.policies.identity import identify
@@ -93,10 +94,14 @@ def _seated(request: Any, policy: Unique, header: Header) -> Header:
         return replace(header, at=answer.at)
     if header.knobs.observe:
         return Header(header.id)
-    if isinstance(answer, Merged) and not answer.publish and not _is_promised(request):
+    if isinstance(answer, Merged) and not answer.publish:
         # Its arguments are with the job that waits. A copy that is asked for is this very message.
+        if _is_promised(request):
+            return promised(header, answer.id, policy.canvas)
         return replace(header, refused_by=task_id_of(answer.id))
-    if isinstance(answer, Held) and not _is_promised(request) and _is_refused(call, policy, header, answer):
+    if isinstance(answer, Held) and _is_promised(request):
+        return promised(header, answer.id, policy.canvas)
+    if isinstance(answer, Held) and _is_refused(call, policy, header, answer):
         return replace(header, refused_by=task_id_of(answer.id))
     return header
 

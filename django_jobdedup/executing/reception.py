@@ -69,6 +69,7 @@ def receive(request: Any) -> Delivery | None:
         copies_live(header.knobs, visibility_timeout(request.app)) if comes_again(request.task) else 0.0
     )
     delivery = Delivery(header, new_nonce(), request.task.name, late_for)
+    delivery.confirmed = bool(header.follow or header.mark)  # it has no seat
     wire[HEADER], wire[NONCE] = header.encode(), delivery.nonce
     request.jobdedup = delivery
     return delivery

@@ -20,6 +20,7 @@ from django_jobdedup.exceptions import JobDead, StoreUnavailable
 from django_jobdedup.executing import in_place
 from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.endings import failed, is_lost_by_ack, retries_in_place, succeeded, unseen
+from django_jobdedup.executing.following import Later, follow
 from django_jobdedup.executing.nonce import new_nonce
 from django_jobdedup.executing.own_lease import kept_alive
 from django_jobdedup.executing.pool import comes_again
@@ -49,7 +50,10 @@ def wrap(task: Any) -> bool:
         header = _header(task.request)
         if header is None:
             return _plain(functools.partial(original, *args, **kwargs))
-        return _guarded(original, execution_of(task, header, args, kwargs))
+        execution = execution_of(task, header, args, kwargs)
+        if header.follow or header.mark:
+            return _led(original, execution)
+        return _guarded(original, execution)
 
     run.jobdedup = True  # type: ignore[attr-defined]
     task.run = run
@@ -83,6 +87,18 @@ def _in_body() -> Iterator[None]:
         yield
     finally:
         in_body.reset(mark)
+
+
+def _led(original: Callable[..., Any], execution: Execution) -> Any:
+    """Take the outcome of the job that this one follows, look again later, or run the body after all."""
+    found = follow(execution)
+    if isinstance(found, Execution):
+        return _guarded(original, found)
+    if isinstance(found, Later):
+        stop = NotStarted(Start.PUT_OFF, by=found.by, after=found.after, strategy=found.counts)
+        return _carry_out(found.execution.task_object, found.execution, stop)
+    _announce(execution, found.start, found.by)
+    return found.give()
 
 
 def _guarded(original: Callable[..., Any], execution: Execution) -> Any:

@@ -75,7 +75,7 @@ def _known(
     plain = Outcome(notes.plain) if notes.plain else None
     return {
         "options": options,
-        "policy": None if notes.strategy is None else _policy(dumps(notes.strategy)),
+        "policy": None if notes.strategy is None else _policy(dumps(notes.strategy), notes.canvas),
         "counted": stack.counts_in_store(),
         "task_object": task_object,
         "kept": Kept(alias, intent, plain),
@@ -84,12 +84,12 @@ def _known(
 
 
 @lru_cache(1000)
-def _policy(strategy: str) -> Unique:
+def _policy(strategy: str, canvas: str) -> Unique:
     """A policy that refuses as the sender's did; one that this version does not know skips."""
     try:
-        return Unique("until_executing", on_conflict=loads(strategy))
+        return Unique("until_executing", on_conflict=loads(strategy), canvas=canvas)
     except PolicyError:
-        return Unique("until_executing", on_conflict="skip")
+        return Unique("until_executing", on_conflict="skip", canvas="run")
 
 
 def decide(store: DurableStore, restored: Sequence[Restored]) -> list[Decided | Unavailable]:

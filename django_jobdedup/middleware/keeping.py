@@ -160,6 +160,7 @@ def stored(call: Call, plain: Outcome | None = None, largest: int = LARGEST) -> 
         plain=plain.value if plain is not None else "",
         strategy=policy.dispatch_strategy.encode() if isinstance(policy, Unique) else None,
         typed=options.get("task_type") is not None,
+        canvas=policy.canvas if isinstance(policy, Unique) else "run",
     )
     serializer = (
         options.get("serializer") or getattr(call.task_object, "serializer", None) or app.conf.task_serializer

@@ -16,6 +16,7 @@ from django_jobdedup.middleware import mistake
 from django_jobdedup.middleware.base import Seat
 from django_jobdedup.middleware.keeping import accepted_by, app_of, durable, stored
 from django_jobdedup.middleware.planning import Plan, header_of_copy, with_header
+from django_jobdedup.middleware.promising import by_itself, keep_promise
 from django_jobdedup.middleware.refusing import is_repeated
 from django_jobdedup.middleware.verdict import Verdict
 from django_jobdedup.outcomes import Outcome
@@ -56,7 +57,8 @@ def join(call: Call, header: Header, merged: Merged) -> Verdict:
     """
     fingerprint, waiting = header.fingerprint, task_id_of(merged.id)
     if call.promised and not is_repeated(call, merged.id):
-        return Verdict(with_header(call, header), Outcome.BYPASSED, fingerprint=fingerprint)
+        # Where a copy of that job is asked for nobody may be there to follow: this one runs.
+        return by_itself(call, header) if merged.publish else keep_promise(call, header, merged.id)
     if not merged.publish:
         return Verdict(call, Outcome.RERUN, False, None, waiting, fingerprint)
     copy = header_of_copy(header, merged.id, merged.n, merged.ahead)

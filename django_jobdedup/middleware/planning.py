@@ -79,7 +79,7 @@ def _plan_observed(call: Call, identity: Identity, knobs: Knobs) -> Plan:
 
 def _plan_again(call: Call, old: Header) -> Plan:
     """A message of a job that was accepted before: never refused, one hand-over further."""
-    header = replace(old, n=old.n + 1, put_offs=0)
+    header = replace(old.on_its_own(), n=old.n + 1)
     if not header.locks:
         return Plan(call, Outcome.BYPASSED, header)
     request = request_for(call, header, again=True) if header.knobs.at_dispatch else None

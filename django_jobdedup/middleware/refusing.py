@@ -15,6 +15,7 @@ from django_jobdedup.middleware.conflicting import checked
 from django_jobdedup.middleware.keeping import app_of
 from django_jobdedup.middleware.observing import log_call, would_at_dispatch
 from django_jobdedup.middleware.planning import with_header
+from django_jobdedup.middleware.promising import keep_promise
 from django_jobdedup.middleware.verdict import Verdict
 from django_jobdedup.middleware.visibility import longest_sleep
 from django_jobdedup.outcomes import Block, Dead, Outcome, PutOff, Refuse, Suppress
@@ -32,7 +33,7 @@ def refuse(call: Call, header: Header, held: Held) -> Verdict:
     """Let the strategy decide; a call that somebody waits for is never dropped."""
     fingerprint = header.locks[0][0]
     if call.promised and not is_repeated(call, held.id):
-        return Verdict(with_header(call, header), Outcome.BYPASSED, fingerprint=fingerprint)
+        return keep_promise(call, header, held.id)
     decision = _decide(call, fingerprint, held)
     if decision is None:
         return Verdict(with_header(call, header), Outcome.UNPROTECTED, fingerprint=fingerprint)

@@ -47,7 +47,7 @@ def _sent(going: Sequence[Verdict], publish: Publish) -> list[Dispatch]:
 
 
 def _is_claimed(verdict: Verdict) -> bool:
-    return bool(verdict.fingerprint) and verdict.outcome is not Outcome.OBSERVED
+    return bool(verdict.fingerprint) and verdict.outcome not in (Outcome.OBSERVED, Outcome.FOLLOWED)
 
 
 def _settle(verdict: Verdict, sent: Dispatch) -> Dispatch:

@@ -90,11 +90,11 @@ def _max_starts(value: object) -> int | None:
 
 
 def _canvas(value: object) -> str:
-    if value in ("follow", "mark"):
-        raise PolicyError(f'Unique option canvas="{value}" is not built yet; canvas="run" is, the default.')
-    if value != "run":
-        raise ValueError(f'needs "run", not {value!r}')
-    return "run"
+    if value not in ("follow", "run", "mark"):
+        raise ValueError(
+            f'needs "follow" (take the other job\'s outcome), "run" or "mark" (do nothing), not {value!r}'
+        )
+    return str(value)
 
 
 def _at_least(least: float) -> Callable[[object], float]:

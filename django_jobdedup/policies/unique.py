@@ -50,7 +50,7 @@ class Unique:
     max_starts: int | None = None
     keep_on_failure: bool = False
     on_store_error: str = "proceed"
-    canvas: str = "run"
+    canvas: str = "follow"
     store: str = "default"
     observe: bool = False
     given: frozenset[str] = frozenset()

@@ -33,7 +33,7 @@ class Notes:
 
     ``promised`` and ``by_celery`` as in ``Call``. ``plain`` is the outcome of a call that takes no seat,
     else empty. ``strategy`` is the strategy for a refused dispatch, in its JSON form. ``typed``: Celery was
-    given the task itself, not only its name.
+    given the task itself, not only its name. ``canvas``: what it becomes when it is refused and promised.
     """
 
     promised: bool = False
@@ -41,6 +41,7 @@ class Notes:
     plain: str = ""
     strategy: Any = None
     typed: bool = False
+    canvas: str = "run"
 
 
 _NOTES: Final = {each.name: each.default for each in fields(Notes)}

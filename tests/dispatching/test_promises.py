@@ -1,4 +1,7 @@
-"""A call for which somebody holds a promise is never dropped: nothing hangs, every tail and body runs."""
+"""``canvas="run"``: a call for which somebody holds a promise runs itself: every tail, every body.
+
+The other modes, and all forms of a canvas, are in ``tests/canvas``.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from tests.rig.worker import Worker
 from . import jobs
 
 NODE = {"concurrency": 6}
+WORLD = {"settings": {"JOBDEDUP_DEFAULTS": {"canvas": "run"}}}
 WAIT = 40
 
 

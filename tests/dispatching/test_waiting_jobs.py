@@ -196,7 +196,7 @@ def test_a_call_whose_id_somebody_holds_is_published_besides(
 ) -> None:
     first = call(key, 1)
     promised = call(key, 2, task_id=f"given-{key}")
-    assert (promised.outcome, promised.id) == ("bypassed", f"given-{key}")
+    assert (promised.outcome, promised.id) == ("followed", f"given-{key}")
     assert ids(redis_client, world.namespace, key) == [first.id, promised.id]
     assert stored(first) == [2], "the job that waits runs with its arguments, too"
 

@@ -32,7 +32,7 @@ SHARED = {
     "limit": st.integers(1, 1000),
     "on_store_error": st.sampled_from(["proceed", "raise"]),
     "store": st.text(min_size=1, max_size=9).filter(str.strip),
-    "canvas": st.just("run"),
+    "canvas": st.sampled_from(["follow", "run", "mark"]),
     "observe": st.just(False),
     "max_starts": st.none() | st.integers(1, 1000),
 }

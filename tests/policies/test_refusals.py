@@ -124,16 +124,12 @@ def test_a_part_of_a_scope_without_a_form_is_refused():
 # Options of later versions
 
 
-@pytest.mark.parametrize("canvas", ["follow", "mark"])
-def test_a_canvas_that_follows_or_marks_is_not_built_yet(canvas):
-    assert refusal(canvas=canvas) == (
-        f'Unique option canvas="{canvas}" is not built yet; canvas="run" is, the default.'
-    )
-
-
 @pytest.mark.parametrize("wrong", ["ignore", None, True])
 def test_what_is_no_canvas_is_refused(wrong):
-    assert refusal(canvas=wrong) == f'Unique option canvas needs "run", not {wrong!r}.'
+    assert refusal(canvas=wrong) == (
+        'Unique option canvas needs "follow" (take the other job\'s outcome), "run" or "mark" (do nothing), '
+        f"not {wrong!r}."
+    )
 
 
 @pytest.mark.parametrize("wrong", [0, True, "3"])

@@ -52,7 +52,7 @@ def test_the_defaults_are_those_of_the_design():
     assert policy.max_starts is None
     assert policy.keep_on_failure is False
     assert policy.on_store_error == "proceed"
-    assert policy.canvas == "run"
+    assert policy.canvas == "follow"
     assert policy.store == "default"
     assert policy.observe is False
     assert policy.given == frozenset()

@@ -169,7 +169,7 @@ def test_promised_ids_are_kept_and_never_dropped(base: Base) -> None:
         assert base.sent() == []
     promised = [steps.parent.id, *(each.id for each in members), body.parent[0].id, "given"]
     assert base.sent() == promised
-    assert given.outcome == "bypassed"
+    assert given.outcome == "followed"
     assert base.states() == ["published"] * 5
     assert [row.seat for row in base.rows()] == ["W", "", "", "", ""]
 

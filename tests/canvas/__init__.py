@@ -1,0 +1,1 @@
+"""Every form of a canvas, with equal members, under each of the three modes."""
