@@ -86,9 +86,10 @@ def follow(execution: Execution) -> Execution | Taken | Later:
 def _look(execution: Execution) -> Execution | Taken | Later | str:
     """Look once; a text is the token of the job to follow instead."""
     header = execution.header
-    seen = winner.see(header, fresh=_pause(header.put_offs) * PART)
+    crowded = winner.crowd(header) * SPACING
+    seen = winner.see(header, fresh=max(_pause(header.put_offs), crowded) * PART)
     if isinstance(seen, winner.Holding):
-        return _wait(execution, seen)
+        return _wait(execution, seen, crowded)
     if isinstance(seen, winner.Superseded):
         return seen.by
     if isinstance(seen, Unavailable):
@@ -106,7 +107,7 @@ def _look(execution: Execution) -> Execution | Taken | Later | str:
     return _take_over(execution)
 
 
-def _wait(execution: Execution, seen: winner.Holding) -> Later:
+def _wait(execution: Execution, seen: winner.Holding, crowded: float) -> Later:
     """Look again later; not before it may start, if that is known."""
     holder, header = seen.holder, execution.header
     execution = replace(execution, header=replace(header, gone_at=0.0))
@@ -114,7 +115,7 @@ def _wait(execution: Execution, seen: winner.Holding) -> Later:
     if holder.state != "R" and due_in > LONGEST:
         return Later(execution, by, due_in + _spread(FIRST), counts=False)
     longest = max(LONGEST, PART * (seen.now - holder.since)) if holder.state == "R" else LONGEST
-    pause = max(_pause(header.put_offs, longest), winner.crowd(header) * SPACING)
+    pause = max(_pause(header.put_offs, longest), crowded)
     return Later(execution, by, _spread(pause))
 
 

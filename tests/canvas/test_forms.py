@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.rig.journal import Journal
+from tests.rig.process import ROOT
 from tests.rig.worker import Worker
 
 from . import tasks
@@ -75,3 +76,14 @@ def test_chunks_are_plain_calls_of_one_message_and_all_run(node: Worker, key: st
     parts = tasks.drawing.chunks([(key,)] * 4, 2).apply_async().get(timeout=WAIT)
     assert [len(part) for part in parts] == [2, 2]
     assert len({number for part in parts for number in part}) == 4
+
+
+def test_the_page_of_the_canvas_lists_every_form() -> None:
+    rows = {
+        cells[0]: cells[1:]
+        for line in (ROOT / "docs/reference/canvas.md").read_text().splitlines()
+        if line.startswith("| ") and len(cells := [cell.strip() for cell in line.strip("|").split("|")]) == 5
+    }
+    assert rows.pop("form") == ["equal calls", *(f"`{mode}`" for mode in MODES)]
+    rows.pop("---")
+    assert rows == {name: [str(form.calls), "1", str(form.calls), "1"] for name, form in FORMS.items()}

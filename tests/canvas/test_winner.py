@@ -27,7 +27,7 @@ from .conftest import WAIT
 pytestmark = [pytest.mark.worker, pytest.mark.timeout(120)]
 
 ROUTES = {tasks.retried.name: {"queue": "other"}, tasks.tail.name: {"queue": "tails"}}
-WORLD = {"celery": {"task_routes": ROUTES}}
+WORLD = {"celery": {"task_routes": ROUTES}, "settings": {"JOBDEDUP_CONFIRM_WITHIN": 2}}
 
 
 @pytest.fixture(scope="module")
