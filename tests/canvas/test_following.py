@@ -246,3 +246,15 @@ def test_another_follower_has_just_seen_that_it_runs(scene: Scene, monkeypatch: 
     for number in range(10):
         assert isinstance(scene.look(id=str(number), put_offs=20), Later)
     assert asked == [scene.winner]
+
+
+def test_an_older_worker_passes_over_what_it_does_not_know() -> None:
+    """To it a follower is a job of its own: it runs the body, behind the gate."""
+    header = Header("id", 3, (("f" * 64, Knobs()),), follow="winner", gone_at=5.0, put_offs=2)
+    wire = header.encode()
+    assert Header.decode(wire) == header
+    assert {"follow": "winner", "gone": 5.0}.items() <= wire.items()
+    plain = Header("id", 3, (("f" * 64, Knobs()),), put_offs=2)
+    assert wire.keys() - plain.encode().keys() == {"follow", "gone"}
+    assert wire["v"] == plain.encode()["v"]
+    assert header.on_its_own() == replace(plain, put_offs=0)

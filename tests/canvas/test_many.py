@@ -44,10 +44,10 @@ def test_a_thousand_followers_cost_little(
         winner = tasks.gated.delay("long")
         journal.wait_for_runs(1, "long")
         members = group(tasks.gated.si("long") for _ in range(FOLLOWERS)).apply_async()
-        wait_for(lambda: _looks(worker) >= FOLLOWERS, 60)
+        wait_for(lambda: _looks(worker) >= FOLLOWERS, 60, every=0.5)
         looks, asked, since = _looks(worker), _commands(locks), time.monotonic()
         assert tasks.plain.delay("beside").get(timeout=60), "the followers leave the slots to others"
-        wait_for(lambda: _looks(worker) >= looks + FOLLOWERS / 2, 90)
+        wait_for(lambda: _looks(worker) >= looks + FOLLOWERS / 4, 90, every=0.5)
         elapsed = time.monotonic() - since
         looks, asked = _looks(worker) - looks, _commands(locks) - asked
         tasks.let_end(redis_client, "long")

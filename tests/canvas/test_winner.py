@@ -102,7 +102,8 @@ def test_an_error_that_stops_a_worker_does_not_stop_that_of_a_follower(
         victim.wait_until_ready()
         winner = running(diary, tasks.out_of_memory, key, queue="lost")
         follower = tasks.out_of_memory.apply_async((key,), task_id=f"{key}-promised", queue="lost2")
-    del winner
+        with pytest.raises(MemoryError):
+            winner.get(timeout=WAIT)
     with Worker(lost, tmp_path, queues=["lost2"]) as other:
         other.wait_until_ready()
         with pytest.raises(WinnerFailed, match="which this one follows, ended with MemoryError"):

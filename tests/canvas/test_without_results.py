@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
 
 import pytest
 from celery import chain
@@ -45,28 +44,15 @@ def test_a_task_that_keeps_no_result_runs_as_often_as_it_is_promised(
 
 
 @pytest.mark.environment(celery={"result_backend": "disabled://"})
-def test_without_a_result_backend_a_promised_call_runs(
+def test_without_a_result_backend_promised_calls_run_and_marked_ones_end(
     worker: StartWorker, celery_env: Environment, journal: Journal
 ) -> None:
     worker(celery_env.having(celery=WORKER), concurrency=4)
-    key = secrets.token_hex(4)
+    key, other = secrets.token_hex(4), secrets.token_hex(4)
     for n in range(2):
         chain(tasks.again.si(key), tasks.quiet.si(f"{key}-{n}")).apply_async(unique={"canvas": "follow"})
-    for n in range(2):
-        journal.wait_for_ends(1, f"{key}-{n}", WAIT)
-    assert len(journal.runs(key)) == 2
+        chain(tasks.mark.si(other), tasks.quiet.si(f"{other}-{n}")).apply_async()
+    for one in (f"{key}-0", f"{key}-1", f"{other}-0", f"{other}-1"):
+        journal.wait_for_ends(1, one, WAIT)
+    assert (len(journal.runs(key)), len(journal.runs(other))) == (2, 1)
     assert journal.overlaps(key) == []
-
-
-@pytest.mark.environment(celery={"result_backend": "disabled://"})
-def test_a_mark_needs_no_result_backend(
-    worker: StartWorker, celery_env: Environment, journal: Journal
-) -> None:
-    worker(celery_env.having(celery=WORKER), concurrency=4)
-    key = secrets.token_hex(4)
-    sent: list[Any] = [
-        chain(tasks.mark.si(key), tasks.quiet.si(f"{key}-{n}")).apply_async() for n in range(3)
-    ]
-    for n in range(len(sent)):
-        journal.wait_for_ends(1, f"{key}-{n}", WAIT)
-    assert len(journal.runs(key)) == 1
