@@ -21,7 +21,7 @@ from django_jobdedup.middleware.promising import has_results
 from django_jobdedup.middleware.starting import STORE_DOWN_PAUSE
 from django_jobdedup.outcomes import Start, Suppressed
 from django_jobdedup.stores.handler import stores
-from django_jobdedup.stores.results import Acquired, Held, Unavailable
+from django_jobdedup.stores.results import Acquired, Held, Outside, Unavailable
 
 logger = logging.getLogger("django_jobdedup")
 
@@ -144,17 +144,16 @@ def _take_over(execution: Execution) -> Execution | Later | str:
     after its end. Dying before that, it leaves a seat that lapses like that of a failed publish.
     """
     header, store = execution.header, stores[execution.header.knobs.store]
-    heir = winner.heir_of(store.inspect(ref_of(header), winner.stand_in_for(header.follow)))
-    if heir:
-        return _alone(execution) if heir == header.token else heir
-    call = Call(execution.task, execution.id)
-    plain = replace(request_for(call, header), on_waiting="keep")
-    answer = store.acquire(replace(plain, id=winner.stand_in_for(header.follow), due_in=STAND_IN))
+    stand_in = winner.stand_in_for(header.follow)
+    plain = replace(request_for(Call(execution.task, execution.id), header), on_waiting="keep")
+    answer = store.acquire(replace(plain, id=stand_in, due_in=STAND_IN))
+    if isinstance(answer, Outside):  # superseded, so there is an heir
+        heir = winner.heir_of(store.inspect(ref_of(header), stand_in))
+        return heir if heir and heir != header.token else _alone(execution)
     if isinstance(answer, Acquired):
-        own = replace(plain, on_waiting="soonest", received=True, counted=execution.counted)
-        answer = store.acquire(own)
+        answer = store.acquire(replace(plain, on_waiting="soonest", received=True, counted=execution.counted))
     if isinstance(answer, Held):
-        if answer.id not in (header.follow, winner.stand_in_for(header.follow)):
+        if answer.id not in (header.follow, stand_in):
             return answer.id
         return Later(execution, task_id_of(answer.id), _spread(_pause(header.put_offs)))
     if isinstance(answer, Unavailable):

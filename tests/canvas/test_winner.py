@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +10,13 @@ import pytest
 from celery import chain, chord, group
 from celery.result import AsyncResult
 
-from django_jobdedup import WinnerFailed
-from testproject.celery import app
+from django_jobdedup import Unique, WinnerFailed
+from django_jobdedup.policies.identity import identify
+from django_jobdedup.policies.resolve import policy_of
+from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.record import Ref
+from django_jobdedup.stores.requests import Acquire
+from django_jobdedup.stores.results import Acquired
 from tests.jobs.tasks import JobError
 from tests.rig.environment import Environment
 from tests.rig.journal import Journal
@@ -27,7 +29,7 @@ from .conftest import WAIT
 pytestmark = [pytest.mark.worker, pytest.mark.timeout(120)]
 
 ROUTES = {tasks.retried.name: {"queue": "other"}, tasks.tail.name: {"queue": "tails"}}
-WORLD = {"celery": {"task_routes": ROUTES}, "settings": {"JOBDEDUP_CONFIRM_WITHIN": 2}}
+WORLD = {"celery": {"task_routes": ROUTES}}
 
 
 @pytest.fixture(scope="module")
@@ -138,10 +140,8 @@ def test_a_job_that_gave_its_place_away_is_followed_to_the_one_that_took_it(
 ) -> None:
     """The follower meets the first, which a second replaces before either has started."""
     first = tasks.replaceable.apply_async((key, 1), countdown=1.5)
-    with app.producer_or_acquire():
-        follower = tasks.replaceable.apply_async(
-            (key, 2), task_id=f"{key}-promised", unique={"on_conflict": "skip"}
-        )
+    skipping = {"on_conflict": "skip"}
+    follower = tasks.replaceable.apply_async((key, 2), task_id=f"{key}-promised", unique=skipping)
     second = tasks.replaceable.apply_async((key, 3), countdown=0.8)
     assert (first.outcome, follower.outcome, second.outcome) == ("accepted", "followed", "accepted")
     assert follower.get(timeout=WAIT) == second.get(timeout=WAIT) == f"{key} by {second.id}"
@@ -190,24 +190,14 @@ def test_one_follower_takes_over_from_a_job_whose_worker_was_killed(
     assert diary.overlaps(key) == []
 
 
-def test_a_follower_of_a_job_that_was_never_published_takes_over(
-    world: Environment, node: Worker, diary: Journal, key: str
-) -> None:
+def test_a_follower_of_a_job_that_was_never_published_takes_over(node: Worker, key: str) -> None:
     """Its sender has died between the reservation and the publish: nobody confirms it, so it lapses."""
-    pid = os.fork()
-    if not pid:
-        with contextlib.suppress(BaseException):
-            _reserve_and_die(key)
-        os._exit(1)
-    os.waitpid(pid, 0)
+    policy = policy_of(tasks.follow.name, tasks.follow.unique)
+    assert isinstance(policy, Unique)
+    identity = identify(policy, tasks.follow.name, tasks.follow, (key,), {}, "celery")
+    assert identity is not None
+    ghost = Acquire(Ref(identity.shard, identity.fingerprint), f"{key}-ghost", pending=1.0)
+    assert isinstance(stores["default"].acquire(ghost), Acquired)
     follower = tasks.follow.apply_async((key, 0.0), task_id=f"{key}-promised")
-    assert follower.outcome == "followed"
+    assert (follower.outcome, follower.fingerprint) == ("followed", identity.fingerprint)
     assert follower.get(timeout=WAIT) == f"{key} by {follower.id}"
-
-
-def _reserve_and_die(key: str) -> None:
-    from django_jobdedup.dispatching import hook
-
-    hook._publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
-    tasks.follow.delay(key)
-    time.sleep(5)
