@@ -20,7 +20,7 @@ from tests.rig.worker import Worker
 
 from . import tasks
 
-pytestmark = [pytest.mark.worker, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.worker, pytest.mark.slow, pytest.mark.timeout(240)]
 
 FOLLOWERS = 1000
 PROCESSES = 4
