@@ -29,6 +29,12 @@ def keep_promise(call: Call, header: Header, token: str) -> Verdict:
     return Verdict(with_header(call, going), Outcome.FOLLOWED, fingerprint=header.fingerprint)
 
 
+def would_keep(call: Call) -> str:
+    """Return what an observed call that is promised would have become, in one word; empty: it would run."""
+    canvas = _canvas(call)
+    return "" if canvas == "run" else canvas
+
+
 def by_itself(call: Call, header: Header) -> Verdict:
     """Return the verdict of a promised call that does its work, behind the gate."""
     return Verdict(with_header(call, header), Outcome.BYPASSED, fingerprint=header.fingerprint)

@@ -15,7 +15,7 @@ from django_jobdedup.middleware.conflicting import checked
 from django_jobdedup.middleware.keeping import app_of
 from django_jobdedup.middleware.observing import log_call, would_at_dispatch
 from django_jobdedup.middleware.planning import with_header
-from django_jobdedup.middleware.promising import keep_promise
+from django_jobdedup.middleware.promising import keep_promise, would_keep
 from django_jobdedup.middleware.verdict import Verdict
 from django_jobdedup.middleware.visibility import longest_sleep
 from django_jobdedup.outcomes import Block, Dead, Outcome, PutOff, Refuse, Suppress
@@ -59,7 +59,7 @@ def observed(call: Call, header: Header, held: Held) -> Verdict:
     except Exception as error:  # a strategy of the project's own
         mistake.report("strategy", call.task, error)
         decision = None
-    would = would_at_dispatch(call, held.state, decision)
+    would = would_keep(call) if promised else would_at_dispatch(call, held.state, decision)
     if would:
         log_call(call, would, held.id)
     return Verdict(with_header(call, Header(call.id)), Outcome.OBSERVED, fingerprint=fingerprint, would=would)

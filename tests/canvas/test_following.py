@@ -258,3 +258,9 @@ def test_an_older_worker_passes_over_what_it_does_not_know() -> None:
     assert wire.keys() - plain.encode().keys() == {"follow", "gone"}
     assert wire["v"] == plain.encode()["v"]
     assert header.on_its_own() == replace(plain, put_offs=0)
+
+
+def test_a_worker_that_observes_runs_the_body(scene: Scene, settings: Any) -> None:
+    scene.hold()
+    settings.JOBDEDUP_MODE = "observe"
+    assert isinstance(scene.look(), Execution)
