@@ -125,9 +125,14 @@ def _instant(value: Any) -> float:
 
 
 def is_newer(wire: object) -> bool:
-    """Say whether this is a header of a later version, which this one must neither read nor replace."""
-    version = wire.get("v") if isinstance(wire, Mapping) else None
-    return type(version) is int and version > FORMAT
+    """Say whether this is a header of a later version, which this one must neither read nor replace.
+
+    Of a later format, or with several locks: a job that held only the first would free only that one.
+    """
+    if not isinstance(wire, Mapping):
+        return False
+    version, locks = wire.get("v"), wire.get("k")
+    return type(version) is int and (version > FORMAT or (isinstance(locks, list | tuple) and len(locks) > 1))
 
 
 def task_id_of(token: str) -> str:
@@ -216,6 +221,8 @@ class Header:
     def decode(cls, wire: object) -> Header | None:
         """Read a header; None for a message that has none or one that is not ours to read."""
         if not isinstance(wire, Mapping) or wire.get("v") != FORMAT or not isinstance(wire.get("id"), str):
+            return None
+        if is_newer(wire):
             return None
         try:
             return cls(
