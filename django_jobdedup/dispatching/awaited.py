@@ -80,7 +80,7 @@ def read(fate: Fate) -> tuple[Outcome, str]:
     """
     if fate.state == "pending":
         return Outcome.DEFERRED, ""
-    if fate.state == "superseded":
+    if fate.state == "superseded" or (fate.state == "dead" and fate.by):
         return Outcome.SUPPRESSED, task_id_of(fate.by)
     return Outcome.ACCEPTED, ""
 

@@ -18,6 +18,7 @@ from django_jobdedup import signals
 from django_jobdedup.call import Call
 from django_jobdedup.dispatching.announcing import announce
 from django_jobdedup.dispatching.broker import DOWN, breaker_of, publish
+from django_jobdedup.dispatching.giving_up import tell
 from django_jobdedup.header import task_id_of
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.base import Dispatch
@@ -27,6 +28,7 @@ from django_jobdedup.outcomes import Outcome
 from django_jobdedup.stores.durable import DurableStore, Intent
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.results import Unavailable
+from django_jobdedup.stores.words import storable
 
 logger = logging.getLogger("django_jobdedup")
 
@@ -212,7 +214,8 @@ def _publish_all(
     for each, one in zip(going, found, strict=True):
         if one.what == "settled":
             reason = "a middleware has not published it"
-            _tell(partial(store.resolve, one.intent.ref, one.intent.id, "dead", reason=reason))
+            if _tell(partial(store.resolve, one.intent.ref, one.intent.id, "dead", reason=reason)) is None:
+                tell(app, store, one.intent, reason)
         if not one.intent.decided:
             call, verdict = each.verdict.call, each.verdict
             news[one.intent.id] = Dispatch(call, verdict.outcome, call.id, verdict.fingerprint)
@@ -277,7 +280,7 @@ def _tell(verb: Callable[[], Any]) -> Any:
 
 
 def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    return storable(f"{type(error).__name__}: {error}")
 
 
 def task_id(sent: Sent) -> str:

@@ -22,29 +22,33 @@ from django_jobdedup.middleware.keeping import accepted_by, app_of, durable, sto
 from django_jobdedup.stored_call.codec import decode
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.record import Record
+from django_jobdedup.stores.words import storable
 
 logger = logging.getLogger("django_jobdedup")
 
 
-def bury(call: Call, header: Header, reason: str) -> None:
+def bury(call: Call, header: Header, reason: str, by: str = "") -> None:
     """Write the row of a dead job, in the database of its lock's store or of the model.
 
+    ``by`` is the token of the holder that refused the call: its job covers who waits for this one.
     A call that cannot be stored is written without it: it can be seen, not sent again. Raises what the
     database raises.
     """
     store = durable(header.knobs.store)
-    if store is not None and store.resolve(ref_of(header), header.token, "dead", reason=reason) is None:
+    reason = storable(reason)
+    resolved = store and store.resolve(ref_of(header), header.token, "dead", by=by, reason=reason)
+    if store is not None and resolved is None:
         _log(call, reason)
         return
     try:
         body = stored(call)
     except StoredCallError as error:
-        body, reason = None, f"{reason} ({error})"
-    _write(header, body, reason, using=store.using if store is not None else None)
+        body, reason = None, storable(f"{reason} ({error})")
+    _write(header, body, reason, by, using=store.using if store is not None else None)
     _log(call, reason)
 
 
-def _write(header: Header, body: bytes | None, reason: str, *, using: str | None) -> None:
+def _write(header: Header, body: bytes | None, reason: str, by: str, *, using: str | None) -> None:
     from django_jobdedup.models.intent import JobIntent, State
 
     using = using or router.db_for_write(JobIntent)
@@ -56,6 +60,7 @@ def _write(header: Header, body: bytes | None, reason: str, *, using: str | None
         "name": header.knobs.name,
         "state": State.DEAD,
         "reason": reason,
+        "mark_by": by,
         "call": body,
         "created_at": now,
         "ended_at": now,

@@ -44,7 +44,7 @@ def refuse(call: Call, header: Header, held: Held) -> Verdict:
     if isinstance(decision, Refuse):
         return _raise(verdict, held)
     if isinstance(decision, Dead):
-        return _bury(verdict, header, decision.reason)
+        return _bury(verdict, header, decision.reason, held.id)
     if decision.log:
         _log(verdict, held)
     return verdict
@@ -80,10 +80,10 @@ def _decide(call: Call, fingerprint: str, held: Held) -> Suppress | Refuse | Put
         return None
 
 
-def _bury(verdict: Verdict, header: Header, reason: str) -> Verdict:
+def _bury(verdict: Verdict, header: Header, reason: str, by: str) -> Verdict:
     """Write the dead row before the caller goes on; without one nobody would ever see the job."""
     try:
-        bury(verdict.call, header, reason)
+        bury(verdict.call, header, reason, by)
     except Exception as error:
         if not verdict.call.by_celery:
             raise

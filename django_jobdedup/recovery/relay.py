@@ -15,11 +15,15 @@ from typing import Any, Final, cast
 
 from celery import current_app
 
+from django_jobdedup import signals
 from django_jobdedup.dispatching import outbox
 from django_jobdedup.dispatching.broker import DOWN
+from django_jobdedup.dispatching.giving_up import tell
+from django_jobdedup.header import task_id_of
 from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, reachable
 from django_jobdedup.stores.durable import DurableStore
 from django_jobdedup.stores.results import Unavailable
+from django_jobdedup.stores.words import plain
 
 logger = logging.getLogger("django_jobdedup")
 
@@ -115,22 +119,34 @@ def _note(store: DurableStore, sent: outbox.Sent, tally: Tally) -> None:
     elif sent.what == "failed":
         intent = sent.intent
         retry_in = PAUSE * 2**intent.attempts
-        tries = store.missed(intent.ref, intent.id, sent.reason, retry_in)
         tally["failed"] += 1
+        tries = _written(sent.reason, lambda reason: store.missed(intent.ref, intent.id, reason, retry_in))
         if isinstance(tries, int) and tries >= TRIES:
             _park(store, sent, tally)
 
 
 def _park(store: DurableStore, sent: outbox.Sent, tally: Tally) -> None:
     intent = sent.intent
-    if store.resolve(intent.ref, intent.id, "dead", reason=sent.reason) is not None:
+    parked = _written(sent.reason, lambda reason: store.resolve(intent.ref, intent.id, "dead", reason=reason))
+    if parked is not None:
         return  # somebody has started it, or the store does not answer: it comes again
+    tell(current_app, store, intent, sent.reason)
     tally["dead"] += 1
     logger.error(
         "job %s of lock %s could not be published %d times and is parked as dead: %s",
-        intent.id,
+        task_id_of(intent.id),
         intent.name,
         TRIES,
         sent.reason,
-        extra={"action": "dead", "task_id": intent.id, "fingerprint": intent.ref.fingerprint},
+        extra={"action": "dead", "task_id": task_id_of(intent.id), "fingerprint": intent.ref.fingerprint},
     )
+
+
+def _written(words: str, verb: Callable[[str], Any]) -> Any:
+    """Write down why, as far as the database takes the words; one row must not stop those behind it."""
+    for text in (words, plain(words)):
+        try:
+            return verb(text)
+        except Exception as error:
+            signals.report("relay.words", error)
+    return Unavailable("its words cannot be written")

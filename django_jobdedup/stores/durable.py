@@ -42,7 +42,10 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a stored call: its state, the token of the job that covers it, why it is dead."""
+    """What became of a stored call: its state, the token of the job that covers it, why it is dead.
+
+    A dead one is covered where a holder refused it.
+    """
 
     state: State
     by: str = ""

@@ -14,6 +14,7 @@ from django_jobdedup.stores.durable import Fate, Found, Intent, State
 from django_jobdedup.stores.inprocess.step import MINUTE
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.results import Gone
+from django_jobdedup.stores.words import storable
 
 #: The most intents of one answer.
 MOST: Final = 500
@@ -129,7 +130,7 @@ def resolve(sql: Sql, ref: Ref, id: str, state: State, by: str, reason: str) -> 
         f"WHERE {q('fingerprint')} = %s AND {q('key')} = %s AND {may}"
     )
     until = now + MINUTE
-    words = [state, reason, by, until, until, now, ref.fingerprint, key_of(id), state]
+    words = [state, storable(reason), by, until, until, now, ref.fingerprint, key_of(id), state]
     return None if sql.write(text, words) else Gone()
 
 
@@ -164,7 +165,7 @@ def missed(sql: Sql, ref: Ref, id: str, reason: str, retry_in: int) -> int | Gon
         f"{q('version')} = {q('version')} + 1 WHERE {own} AND {q('publish_at')} IS NOT NULL"
     )
     words = [ref.fingerprint, key_of(id)]
-    if not sql.write(text, [reason, then, then, then, *words]):
+    if not sql.write(text, [storable(reason), then, then, then, *words]):
         return Gone()
     rows = sql.rows(f"SELECT {q('attempts')} FROM {q(TABLE)} WHERE {own}", words)  # noqa: S608
     return int(rows[0][0]) if rows else Gone()
@@ -197,4 +198,4 @@ def seek(sql: Sql, id: str) -> Found | None:
 
 
 def _fate(state: str, by: str, reason: str) -> Fate:
-    return Fate(cast(State, state), by if state == "superseded" else "", reason)
+    return Fate(cast(State, state), by if state in ("superseded", "dead") else "", reason)
