@@ -62,7 +62,7 @@ def _from(options: Mapping[str, Any], where: str) -> Unique:
 def _wrong(said: object) -> str:
     if said is Unique:
         return "unique= is the class Unique; write unique=Unique() or unique=True."
-    if isinstance(said, list | tuple):
+    if isinstance(said, list | tuple) and all(isinstance(each, Unique | Mapping | bool) for each in said):
         return (
             "unique= is one policy, and a task has one lock: several policies on one task are not built yet. "
             "Write the one that matters most, or call a second task with a policy of its own in the body."
