@@ -386,6 +386,21 @@ def test_one_that_was_withdrawn_says_why(database: DatabaseBench) -> None:
     assert database.store.fate(REF, "a") == Fate("failed", reason="revoked")
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"), [("success", "done"), ("ignore", "done"), ("failure", "failed"), ("lost", "lost")]
+)
+@pytest.mark.parametrize("refused", [0, 1])
+def test_one_that_ran_without_a_claim_says_how_it_ended(
+    database: DatabaseBench, reason: str, said: str, refused: int
+) -> None:
+    """Its store did not answer at the start, so its waiting seat is given back at the end."""
+    database.wait("a", call=CALL)
+    if refused:
+        database.acquire("b", call=CALL)
+    database.withdraw("a", waiting=True, reason=reason)
+    assert state(database, "a") == said
+
+
 def test_one_that_was_skipped_says_by_whom_and_never_starts(database: DatabaseBench) -> None:
     database.wait("a", call=CALL)
     database.withdraw("a", waiting=True, marker_ttl=100, by="b")

@@ -66,9 +66,12 @@ def _unseated(row: Row, event: str, purpose: Purpose) -> tuple[str, str]:
     if purpose.by and row.token == purpose.token:
         return "superseded", ""
     if event in BY_EVENT:
-        return BY_EVENT[event], purpose.reason if event == "withdrawn" and purpose.reason else REASONS[event]
+        if event == "withdrawn" and purpose.reason:
+            return ended(purpose.reason)
+        return BY_EVENT[event], REASONS[event]
     if purpose.verb == "handover":
         return row.was["state"], row.was["reason"]
     if purpose.verb == "finish":
         return ended(purpose.reason)
-    return "failed", purpose.reason or REASONS["withdrawn"]
+    # Withdrawn with the reason of a body: it ran without a claim, because the store did not answer then.
+    return ended(purpose.reason) if purpose.reason else ("failed", REASONS["withdrawn"])
