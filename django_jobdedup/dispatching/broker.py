@@ -22,8 +22,19 @@ logger = logging.getLogger("django_jobdedup")
 #: The id that is being published: the hook, or a second copy of it further in, lets it pass.
 publishing: Final[ContextVar[str]] = ContextVar("jobdedup_publishing", default="")
 
-#: Errors of a broker that is down; every other error is the message's own.
+#: Errors of a broker that is down; every other error is the message's own, and so is one of these that
+#: ``is_down`` denies.
 DOWN: Final = (OperationalError, OSError)
+#: What no connection raises, though kombu takes some of it for that: the message is to blame.
+OWN: Final = (
+    LookupError, TypeError, ValueError, AttributeError, ImportError, ArithmeticError,
+    FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError,
+)  # fmt: skip
+
+
+class ResultsDown(OperationalError):  # noqa: N818 - a fact
+    """The result backend does not answer."""
+
 
 _breakers: WeakKeyDictionary[Any, Breaker] = WeakKeyDictionary()
 
@@ -47,6 +58,10 @@ def publish(app: Any, call: Call, way: Callable[..., Any] | None = None) -> Any:
         except DOWN:
             result = _publish(app, call, way)
     except DOWN as error:
+        if _looks_own(error) and _answers(app):
+            blame(error)
+            breaker.worked()
+            raise
         breaker.failed(str(error))
         logger.warning(
             "the broker does not answer, so what is kept in a store waits for the relay: %s",
@@ -61,6 +76,35 @@ def publish(app: Any, call: Call, way: Callable[..., Any] | None = None) -> Any:
     return result
 
 
+def blame(error: BaseException) -> None:
+    """Note that the message is to blame for an error, whatever class it has."""
+    error._jobdedup_own = True  # type: ignore[attr-defined]
+
+
+def is_down(error: object) -> bool:
+    """Say whether an error means that the broker, or the result backend, is down."""
+    return isinstance(error, DOWN) and not getattr(error, "_jobdedup_own", False)
+
+
+def _looks_own(error: BaseException) -> bool:
+    """Whether the message may be to blame for what looks like an error of the broker.
+
+    kombu raises OperationalError for whatever goes wrong in its publish: an unknown compression, too.
+    """
+    cause = error.__cause__ if isinstance(error, OperationalError) else error
+    return isinstance(cause, OWN) and not isinstance(error, ResultsDown)
+
+
+def _answers(app: Any) -> bool:
+    """Whether a new connection to the broker can be opened."""
+    try:
+        with app.connection_for_write() as connection:
+            connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0, interval_max=0)
+    except Exception:
+        return False
+    return True
+
+
 def _publish(app: Any, call: Call, way: Callable[..., Any] | None) -> Any:
     options = {**call.options, "task_id": call.id, "retry": False}
     given = options.pop("producer", None) or options.pop("publisher", None)
@@ -71,8 +115,8 @@ def _publish(app: Any, call: Call, way: Callable[..., Any] | None) -> Any:
         try:
             return way(call.task, call.args, call.kwargs, producer=producer, **options)
         except Exception as error:
-            if of_results(app, error):
-                raise OperationalError(f"the result backend does not answer: {error}") from error
+            if of_results(app, error) and not _looks_own(error):
+                raise ResultsDown(f"the result backend does not answer: {error}") from error
             raise
         finally:
             publishing.reset(mark)

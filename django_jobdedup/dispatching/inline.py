@@ -9,10 +9,11 @@ from kombu.exceptions import OperationalError
 
 from django_jobdedup import signals
 from django_jobdedup.call import Call
-from django_jobdedup.dispatching.broker import DOWN, breaker_of, publish
+from django_jobdedup.dispatching.broker import breaker_of, is_down, publish
 from django_jobdedup.header import Header
 from django_jobdedup.middleware.addressing import ref_of
 from django_jobdedup.middleware.base import Dispatch
+from django_jobdedup.middleware.out_of_time import let_pass
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.stores.durable import DurableStore
 from django_jobdedup.stores.handler import stores
@@ -41,7 +42,7 @@ def publish_kept(app: Any, call: Call, way: Callable[..., Any]) -> Dispatch:
 
 def left_to_the_relay(app: Any, call: Call, error: Exception) -> Dispatch:
     """Answer for a kept call that could not be published: no error where the relay will find it."""
-    if not isinstance(error, DOWN) or not _is_written(call):
+    if not is_down(error) or not _is_written(call):
         return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
     return Dispatch(call, Outcome.UNKNOWN, call.id, result=unpublished(app, call))
 
@@ -59,6 +60,7 @@ def _is_written(call: Call) -> bool:
     try:
         cast(DurableStore, stores[kept.store]).defer([request])
     except Exception as error:  # the store is down as well: the caller has to know
+        let_pass(error)
         signals.report("inline.defer", error)
         return False
     return True

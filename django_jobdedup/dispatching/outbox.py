@@ -17,12 +17,13 @@ from kombu.exceptions import OperationalError
 from django_jobdedup import signals
 from django_jobdedup.call import Call
 from django_jobdedup.dispatching.announcing import announce
-from django_jobdedup.dispatching.broker import DOWN, breaker_of, publish
+from django_jobdedup.dispatching.broker import DOWN, blame, breaker_of, is_down, publish
 from django_jobdedup.dispatching.giving_up import tell
 from django_jobdedup.header import task_id_of
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.base import Dispatch
 from django_jobdedup.middleware.deciding import Decided, Restored, decide, restore
+from django_jobdedup.middleware.out_of_time import let_pass
 from django_jobdedup.middleware.verdict import Verdict
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.stores.durable import DurableStore, Intent
@@ -92,7 +93,7 @@ def send(
 
     ``inline``: a caller waits after his commit. So what a relay has taken by then is the relay's, a broker
     that has just failed is not asked, and after ``PATIENCE`` the rest is left.
-    Never raises. Killed between the publish and the note of it, the next one publishes the same id again,
+    Raises a soft time limit, nothing else: what is left is the relay's. Killed between the publish and the note of it, the next one publishes the same id again,
     and the claim makes it one run.
     """
     app = app_or_default(app)
@@ -142,6 +143,7 @@ def _send(app: Any, store: DurableStore, intents: Sequence[Intent], inline: bool
         try:
             readable.append(restore(app, store.alias, intent))
         except Exception as error:
+            let_pass(error)
             sent[intent.id] = Sent(intent, "failed", _words(error))
     going: list[Going] = []
     refused: list[tuple[Restored, Decided]] = []
@@ -167,6 +169,7 @@ def _decided(store: DurableStore, items: Sequence[Restored]) -> Sequence[Decided
     try:
         return decide(store, items)
     except Exception as error:
+        let_pass(error)
         signals.report("outbox.decide", error)
         return [Unavailable(_words(error))] * len(items)
 
@@ -230,6 +233,8 @@ def _dispatched(app: Any, calls: Sequence[Call], inline: bool) -> list[Dispatch]
     try:
         return stack.dispatch_inside(calls, publisher)
     except Exception as error:
+        let_pass(error)
+        blame(error)  # a layer's: what the publisher raises stands in its answers
         if len(calls) == 1:
             return [Dispatch(calls[0], Outcome.UNKNOWN, calls[0].id, error=error)]
     return [_dispatched(app, [call], inline)[0] for call in calls]
@@ -255,15 +260,16 @@ class Publisher:
         try:
             return Dispatch(call, Outcome.UNKNOWN, call.id, result=publish(self._app, call))
         except DOWN as error:
-            self._down = error
+            self._down = error if is_down(error) else None
             return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
         except Exception as error:
+            let_pass(error)
             return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
 
 
 def _judged(each: Going, done: Dispatch) -> Sent:
     intent, outcome = each.item.intent, None if each.item.intent.decided else each.verdict.outcome
-    if isinstance(done.error, DOWN):
+    if done.error is not None and is_down(done.error):
         return Sent(intent, "broker down", _words(done.error), outcome, each.by)
     if done.error is not None:
         return Sent(intent, "failed", _words(done.error), outcome, each.by)
@@ -275,6 +281,7 @@ def _tell(verb: Callable[[], Any]) -> Any:
     try:
         return verb()
     except Exception as error:
+        let_pass(error)
         signals.report("outbox.tell", error)
         return Unavailable(_words(error))
 
