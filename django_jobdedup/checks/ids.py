@@ -39,5 +39,5 @@ OTHER_IDS: Final = {
     "W105": "A setting that begins with `JOBDEDUP_` does not exist, or not yet.",
     "W106": "A key of `JOBDEDUP_TASKS` matches no task.",
     "W107": "Celery runs every call in its caller (always-eager) although `DEBUG` is off.",
-    "W108": "The tables of the database store are missing.",
+    "W108": "The tables of the database store, or of dead jobs, are missing.",
 }

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, router
 
 from django_jobdedup.checks.messages import Found, error, in_tests, readable, warning
 from django_jobdedup.stores.handler import stores, unfit_alias
@@ -59,7 +60,23 @@ def check_tables(databases: Sequence[str] | None = None, **_: Any) -> Found:
     # ``migrate`` runs this check before it makes the tables.
     if not databases or sys.argv[1:2] == ["migrate"]:
         return []
-    return [message for alias in readable("STORES") for message in _check_tables(alias, databases)]
+    found = [message for alias in readable("STORES") for message in _check_tables(alias, databases)]
+    return found or _check_dead_jobs(databases)
+
+
+def _check_dead_jobs(databases: Sequence[str]) -> Found:
+    """Dead jobs are rows, whatever store their locks live in."""
+    from django_jobdedup.models import JobIntent
+
+    using = router.db_for_write(JobIntent)
+    if using not in databases:
+        return []
+    connection = connections[using]
+    with connection.cursor() as cursor:
+        if JobIntent._meta.db_table in connection.introspection.table_names(cursor):
+            return []
+    message = f"The tables of dead jobs are missing in {using!r}: a job that is rejected cannot be kept."
+    return [warning("W108", message, f"Run: manage.py migrate jobdedup --database {using}")]
 
 
 def _check_tables(alias: str, databases: Sequence[str]) -> Found:

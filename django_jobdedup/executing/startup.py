@@ -61,8 +61,8 @@ def _memory_stores() -> Iterator[str]:
         if isinstance(stores[alias], MemoryStore):
             yield (
                 f"JOBDEDUP_STORES[{alias!r}] is the memory store, which serves one process only: this worker "
-                "would not see what senders lock. Name a Redis store, or start the worker inside the test "
-                "with celery.contrib.testing.worker.start_worker()."
+                "would not see what senders lock. Name a Redis or a database store, or start the worker "
+                "inside the test with celery.contrib.testing.worker.start_worker()."
             )
 
 

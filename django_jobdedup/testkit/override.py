@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from inspect import signature
 from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.test.utils import TestContextDecorator, override_settings
 
-from django_jobdedup.conf import PREFIX, conf
+from django_jobdedup.conf import BY_NAME, PREFIX, SETTINGS, conf
 from django_jobdedup.dispatching.confirm import confirmer
 from django_jobdedup.middleware import mistake
+from django_jobdedup.suggestion import suggest
 from django_jobdedup.testkit.kit import Kit
 from django_jobdedup.testkit.memory import Stores
 
@@ -52,7 +54,7 @@ class override_jobdedup(TestContextDecorator):  # noqa: N801 - named as Django's
     classes, each of whose tests finds its ``Kit`` as ``self.jobdedup`` (``attr_name`` names it otherwise);
     a decorator of functions, to which ``kwarg_name="jobdedup"`` hands it. Other arguments are settings of
     this app, ``JOBDEDUP_TASKS={...}``; eager calls lock unless ``JOBDEDUP_EAGER="bypass"`` stands there.
-    Raises TypeError for a setting of another app.
+    Raises TypeError for a setting of another app, and for one that does not exist.
     """
 
     def __init__(
@@ -64,9 +66,24 @@ class override_jobdedup(TestContextDecorator):  # noqa: N801 - named as Django's
                 f"override_jobdedup() takes settings that begin with {PREFIX}, not {', '.join(foreign)}: "
                 "use Django's override_settings for those."
             )
+        for name in settings:
+            if name.removeprefix(PREFIX) not in BY_NAME:
+                known = [each.full_name for each in SETTINGS]
+                raise TypeError(
+                    f"override_jobdedup() got {name}, and there is no such setting; {suggest(name, known)}"
+                )
         super().__init__(attr_name=attr_name, kwarg_name=kwarg_name)
         self._settings = settings
         self._entered: list[ExitStack] = []
+
+    def decorate_callable(self, func: Any) -> Any:
+        """Decorate a function; pytest, which reads its signature, must not see what is filled here."""
+        inner: Any = super().decorate_callable(func)
+        if self.kwarg_name:
+            whole = signature(func)
+            rest = [each for name, each in whole.parameters.items() if name != self.kwarg_name]
+            inner.__signature__ = whole.replace(parameters=rest)
+        return inner
 
     def enable(self) -> Kit:
         """Begin; return the kit. Raises ImproperlyConfigured where the app is not installed."""

@@ -55,12 +55,35 @@ def test_missing_tables_are_reported_where_the_database_may_be_asked(
     settings.JOBDEDUP_STORES = {"default": {"BACKEND": BACKEND, "LOCATION": "bare"}}
     try:
         assert check_tables() == []
-        assert check_tables(databases=["default"]) == []
+        assert check_tables(databases=[sqlite_engine.alias]) == []
         (found,) = checks.run_checks(tags=["jobdedup"], databases=["bare"])
         assert (found.id, found.hint) == (
             "jobdedup.W108",
             "Run: manage.py migrate jobdedup --database bare",
         )
+    finally:
+        connections["bare"].close()
+        del connections["bare"], connections.settings["bare"]
+
+
+class ToBare:
+    """A router to a database without tables."""
+
+    def db_for_write(self, model: type, **hints: Any) -> str:
+        return "bare"
+
+
+def test_missing_tables_of_dead_jobs_are_reported_with_locks_in_redis_too(
+    settings: Any, sqlite_engine: Engine, tmp_path: Path
+) -> None:
+    Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).register()
+    settings.JOBDEDUP_STORES = {}
+    settings.DATABASE_ROUTERS = [f"{__name__}.ToBare"]
+    try:
+        assert check_tables(databases=[sqlite_engine.alias]) == []
+        (found,) = check_tables(databases=["bare"])
+        assert found.id == "jobdedup.W108"
+        assert "The tables of dead jobs are missing in 'bare'" in found.msg
     finally:
         connections["bare"].close()
         del connections["bare"], connections.settings["bare"]

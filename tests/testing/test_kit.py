@@ -6,6 +6,7 @@ import logging
 import os
 import unittest
 from datetime import timedelta
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -83,6 +84,20 @@ def test_as_a_decorator_of_functions() -> None:
 
     assert [plain(), plain()] == ["accepted"] * 2
     assert [handed(), async_to_sync(later)()] == [["accepted"]] * 2
+
+
+def test_pytest_does_not_see_the_argument_that_is_handed() -> None:
+    """It would look for a fixture of that name."""
+
+    @override_jobdedup(kwarg_name="kit")
+    def handed(tmp_path: str, kit: Kit) -> None: ...
+
+    assert list(signature(handed).parameters) == ["tmp_path"]
+
+
+def test_a_setting_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"no such setting; known: .* Did you mean \"JOBDEDUP_TASKS\"\?$"):
+        override_jobdedup(JOBDEDUP_TAKS={})
 
 
 def test_a_decorated_function_may_call_itself() -> None:

@@ -31,7 +31,8 @@ def pytest_collection_modifyitems(items):
 def pytest_runtest_setup():
     from django.conf import settings
 
-    assert not hasattr(settings, "JOBDEDUP_STORES"), "left by the test before"
+    assert set(settings.JOBDEDUP_STORES) == {"default", "durable"}, "left by the test before"
+    assert "memory" not in str(settings.JOBDEDUP_STORES), "left by the test before"
 """
 
 MIXED = """
@@ -140,5 +141,5 @@ def test_pytest_in_random_order(said: Callable[[str, str], str], seed: str) -> N
 
 
 def test_the_examples_are_those_of_the_page() -> None:
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 7
     assert sum("jobdedup" in example for example in EXAMPLES) == 6

@@ -16,3 +16,8 @@ CACHES = {
 
 CELERY_BROKER_URL = REDIS_URL
 CELERY_RESULT_BACKEND = REDIS_URL
+
+JOBDEDUP_STORES = {
+    "default": {"BACKEND": "django_jobdedup.stores.redis.store.RedisStore", "LOCATION": "jobdedup"},
+    "durable": {"BACKEND": "django_jobdedup.stores.database.store.DatabaseStore", "LOCATION": "default"},
+}

@@ -29,3 +29,9 @@ def walk(folder: str) -> str:
 def failing(tenant_id: int) -> None:
     """Fail."""
     raise LookupError(tenant_id)
+
+
+@shared_task(unique=Unique(store="durable"))
+def send_invoice(invoice_id: int) -> int:
+    """Send an invoice; a call is committed with it."""
+    return invoice_id
