@@ -37,9 +37,10 @@ class IntentQuerySet(models.QuerySet["JobIntent"]):
         """Give the rows that wait for somebody to decide or publish them."""
         return self.filter(publish_at__lte=instant)
 
-    def ended_before(self, instant: int) -> Self:
-        """Give the rows that ended before ``instant`` and whose marker nobody needs at that time."""
-        return self.filter(ended_at__lt=instant, mark_until__lt=instant, attention__isnull=True)
+    def ended_before(self, instant: int, now: int | None = None) -> Self:
+        """Give the rows that ended before ``instant`` and whose marker nobody needs at ``now``, or then."""
+        marked = instant if now is None else now
+        return self.filter(ended_at__lt=instant, mark_until__lt=marked, attention__isnull=True)
 
 
 class JobIntent(models.Model):

@@ -26,12 +26,13 @@ def prune(stop: Stop) -> Tally:
     would run again; one that is dead stays until a person has seen it.
     """
     tally = Tally()
-    before = round((time.time() - conf.RETENTION) * 1000)
+    now = round(time.time() * 1000)
+    before = now - round(conf.RETENTION * 1000)
     for store in reachable("retention", tally):
         if not store.durable:
             continue
         alias = cast(DurableStore, store).using
-        ended = JobIntent.objects.using(alias).ended_before(before).exclude(state=State.DEAD)
+        ended = JobIntent.objects.using(alias).ended_before(before, now).exclude(state=State.DEAD)
         try:
             tally["intents"] += _delete(ended.order_by("ended_at"), stop)
             tally["events"] += _delete(LockEvent.objects.using(alias).before(before).order_by("at"), stop)

@@ -77,6 +77,15 @@ def test_what_has_ended_long_ago_leaves_and_the_rest_stays(using: str) -> None:
     assert LockEvent.objects.using(using).count() == 2
 
 
+def test_an_ended_row_is_its_own_marker_and_leaves_with_it(using: str, settings: Any) -> None:
+    settings.JOBDEDUP_RETENTION = WEEK
+    rows(using, 1, mark_until=OLD + round(WEEK * 1000))
+    rows(using, 1, token="marked", mark_until=round(time.time() * 1000) + 60_000)
+
+    assert prune(never)["intents"] == 1
+    assert left(using) == ["marked"]
+
+
 def test_it_deletes_in_batches_by_primary_key(using: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "BATCH", 10)
     rows(using, 35)

@@ -9,6 +9,7 @@ from django.db import connections, transaction
 
 from django_jobdedup.models import JobIntent
 from django_jobdedup.outcomes import How
+from django_jobdedup.stores.database.store import DatabaseStore
 from django_jobdedup.stores.durable import Fate, Found, Intent
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Acquire, Claim
@@ -492,3 +493,24 @@ def test_the_time_of_one_that_left_late_counts_from_its_leaving(database: Databa
     assert due(database) == []
     database.advance(1)
     assert due(database) == ["a"]
+
+
+@pytest.mark.parametrize("end", ["finish", "revoke"])
+def test_an_ended_id_does_not_run_again_as_long_as_its_row_stays(
+    database: DatabaseBench, settings: Any, end: str
+) -> None:
+    """A relay may have published a second message of it, which waits behind the whole queue."""
+    settings.JOBDEDUP_RETENTION = 5000
+    database.store = DatabaseStore("default", database.engine.alias, clock=database._clock)
+    database.acquire("a", call=CALL)
+    database.confirm("a")
+    if end == "finish":
+        database.run("a")
+        database.finish("a", marker_ttl=60)
+    else:
+        database.withdraw("a", waiting=True, marker_ttl=60)
+    database.advance(4999)
+    assert database.claim("a", "two") == Done()
+    assert database.acquire("a") == Outside()
+    database.advance(1)
+    assert isinstance(database.claim("a", "two"), Claimed)

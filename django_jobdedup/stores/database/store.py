@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -56,6 +57,9 @@ class DatabaseStore(DurableStore):
         self.line = Line(alias, location, Breaker(*pauses), clock)
         self.verbs = Verbs(self.line, milliseconds(conf.GRACE))
         self._pending = milliseconds(conf.CONFIRM_WITHIN)
+        #: How long an ended id is remembered at least, seconds: its row stays anyway, and the relay may have
+        #: published more messages of it than the first, which come behind any backlog.
+        self.remembers = conf.RETENTION
         _stores.add(self)
 
     def check_engine(self) -> None:
@@ -103,6 +107,8 @@ class DatabaseStore(DurableStore):
 
     def withdraw(self, request: Withdraw) -> results.Withdrawn | results.Owed | results.Gone | Unavailable:
         """Give a waiting seat back."""
+        if request.waiting:
+            request = replace(request, marker_ttl=max(request.marker_ttl, self.remembers))
         purpose = Purpose("withdraw", request.id, reason=request.reason, by=request.by)
         return self.verbs.take(request.ref, purpose, partial(waiting.withdraw, request=request))
 
@@ -119,6 +125,7 @@ class DatabaseStore(DurableStore):
 
     def finish(self, request: Finish) -> results.FinishResult:
         """Give a running seat back."""
+        request = replace(request, marker_ttl=max(request.marker_ttl, self.remembers))
         ends = request.how in (How.RELEASE, How.KEEP)
         purpose = Purpose(
             "finish" if ends else "handover", request.token.id, name=request.name, reason=request.reason
