@@ -1,8 +1,8 @@
 """Deferral: calls that were written in a transaction are decided and published after its commit.
 
 One action per transaction decides them all, in order; one per savepoint where savepoints lie between,
-because each may be rolled back by itself. An exception there never reaches the request: the rows are
-safe, and the relay does what was not done.
+because each may be rolled back by itself. An exception there never reaches the request, unless it is the
+soft time limit of the body that waits: the rows are safe, and the relay does what was not done.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from django_jobdedup import signals
 from django_jobdedup.dispatching import outbox
 from django_jobdedup.dispatching.awaited import Awaited, awaiting
 from django_jobdedup.middleware.base import Dispatch
+from django_jobdedup.middleware.out_of_time import let_pass
 from django_jobdedup.stores.durable import DurableStore, Intent
 from django_jobdedup.stores.handler import stores
 
@@ -52,6 +53,7 @@ class Batch:
                 for each, sent in zip(some, done, strict=True):
                     _note(each.awaited, sent)
         except Exception as error:
+            let_pass(error)
             signals.report("deferral.decide", error)
 
 

@@ -12,6 +12,7 @@ from django_jobdedup import signals
 from django_jobdedup.exceptions import JobDead
 from django_jobdedup.header import task_id_of
 from django_jobdedup.middleware.deciding import restore
+from django_jobdedup.middleware.out_of_time import let_pass
 from django_jobdedup.stores.durable import DurableStore, Intent
 
 #: Options of a call that say who waits for it, and their names in a request.
@@ -37,13 +38,15 @@ def tell(app: Any, store: DurableStore, intent: Intent, reason: str) -> None:
             return  # a message of it was out all the same
         app.backend.mark_as_failure(id, error, request=request, store_result=is_kept)
     except Exception as error:
+        let_pass(error)
         signals.report("giving_up", error)
 
 
 def _request(app: Any, store: DurableStore, intent: Intent, id: str) -> Any:
     try:
         call = restore(app, store.alias, intent).call
-    except Exception:
+    except Exception as error:
+        let_pass(error)
         return Context(id=id, task=intent.name)  # it cannot be read: perhaps it is dead for that
     hanging = {word: call.options.get(name) for name, word in HANGING.items()}
     errbacks = hanging["errbacks"]

@@ -93,8 +93,8 @@ def send(
 
     ``inline``: a caller waits after his commit. So what a relay has taken by then is the relay's, a broker
     that has just failed is not asked, and after ``PATIENCE`` the rest is left.
-    Raises a soft time limit, nothing else: what is left is the relay's. Killed between the publish and the note of it, the next one publishes the same id again,
-    and the claim makes it one run.
+    Raises a soft time limit, nothing else: what is left is the relay's. Killed between the publish and the
+    note of it, the next one publishes the same id again, and the claim makes it one run.
     """
     app = app_or_default(app)
     sent: list[Sent] = []

@@ -13,6 +13,7 @@ from django_jobdedup import signals
 from django_jobdedup.call import Execution
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.header import task_id_of
+from django_jobdedup.middleware.out_of_time import let_pass
 from django_jobdedup.outcomes import Block, Dead, Decision, PutOff, Refuse, Suppress
 from django_jobdedup.stores.results import Busy
 from django_jobdedup.strategies.base import Conflict, Strategy
@@ -41,6 +42,7 @@ def decision_at_start(execution: Execution, busy: Busy) -> Decision:
     try:
         return checked(_made(header.knobs.execution).decide(conflict))
     except Exception as error:
+        let_pass(error)
         signals.report("strategy", error)
         return Reschedule().decide(conflict)
 

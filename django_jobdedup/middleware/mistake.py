@@ -9,6 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_jobdedup import signals
 from django_jobdedup.exceptions import FingerprintError, PolicyError, StoredCallError
+from django_jobdedup.middleware.out_of_time import let_pass
 
 logger = logging.getLogger("django_jobdedup")
 
@@ -20,7 +21,11 @@ _said: Final[set[tuple[str, str]]] = set()
 
 
 def report(where: str, task: str, error: Exception) -> None:
-    """Log a mistake of the project once per task and sentence; send ``internal_error`` for the rest."""
+    """Log a mistake of the project once per task and sentence; send ``internal_error`` for the rest.
+
+    Raises a soft time limit again: the body that publishes has to end.
+    """
+    let_pass(error)
     if not isinstance(error, MISTAKES):
         signals.report(where, error)
         return

@@ -199,7 +199,7 @@ class DatabaseStore(DurableStore):
     def after_commit(self, action: Callable[[], None]) -> None:
         """Call ``action`` after the outermost commit; with transactions by hand the relay does the work."""
         if self.line.connection.in_atomic_block:
-            on_commit(action, using=self.using, robust=True)
+            on_commit(action, using=self.using)  # robust would swallow the soft time limit of a body
 
     def defer(self, requests: Sequence[Acquire]) -> None:
         """Write intents without seats into the open transaction."""
