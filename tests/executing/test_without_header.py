@@ -158,7 +158,6 @@ def test_beat_that_does_not_know_the_task_causes_one_run_at_a_time(stage: Stage,
 
 
 UNREADABLE = {
-    "a later version": lambda id: {"v": 99, "id": id, "k": "who knows"},
     "no mapping": lambda id: "garbage",
     "no id": lambda id: {"v": 1},
     "the id of another": lambda id: {"v": 1, "id": "another", "k": [["0" * 64, {}]]},
