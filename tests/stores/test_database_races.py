@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from django.db import connections, transaction
 
-from django_jobdedup.models import Counter
+from django_jobdedup.models import Counter, JobIntent
+from django_jobdedup.stores.database import line
 from django_jobdedup.stores.record import Record
 from django_jobdedup.stores.requests import Token
 from django_jobdedup.stores.results import Acquired, Busy, Claimed, Held, Lost, Renewed, Unavailable
@@ -125,3 +126,48 @@ def renew(bench: DatabaseBench, tokens: list[Token]) -> list[Any]:
         return list(bench.store.renew(tokens))
     finally:
         connections[bench.engine.alias].close()
+
+
+@pytest.mark.parametrize("bench", ["postgresql"], indirect=True)
+def test_a_refused_call_does_not_wait_for_a_locked_row(bench: Bench) -> None:
+    """It would only wait to count itself: here until the limit of a statement, on a row that stays locked."""
+    assert isinstance(bench, DatabaseBench)
+    bench.wait("a")
+    with transaction.atomic(bench.engine.alias), ThreadPoolExecutor(1) as pool:
+        JobIntent.objects.using(bench.engine.alias).select_for_update().get()
+        answer = pool.submit(with_limit, bench, lambda: bench.acquire("b")).result(timeout=20)
+    assert isinstance(answer, Held)
+    assert bench.store.line.breaker.error == ""
+
+
+@pytest.mark.parametrize("bench", ["postgresql", "mariadb"], indirect=True)
+def test_a_statement_over_its_time_closes_no_other_lock(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A locked row fails the calls that need it; the database answers, so all others go on."""
+    assert isinstance(bench, DatabaseBench)
+    monkeypatch.setattr(line, "BUSY_TIME", 0.1)
+    bench.wait("a")
+    with transaction.atomic(bench.engine.alias), ThreadPoolExecutor(1) as pool:
+        JobIntent.objects.using(bench.engine.alias).select_for_update().get()
+        answers = pool.submit(
+            with_limit, bench, lambda: (bench.claim("a"), bench.acquire("b", ref=OTHER))
+        ).result(timeout=20)
+    assert [type(answer) for answer in answers] == [Unavailable, Acquired]
+    assert bench.store.line.breaker.error == ""
+    bench.run("a")
+
+
+def with_limit(bench: DatabaseBench, work: Any) -> Any:
+    """Do some work on a connection whose statements may take 0.3 seconds."""
+    limits = {
+        "postgresql": "SET statement_timeout = 300",
+        "mysql": "SET SESSION max_statement_time = 0.3",
+    }
+    connection = connections[bench.engine.alias]
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(limits[connection.vendor])
+        return work()
+    finally:
+        connection.close()

@@ -54,11 +54,11 @@ def dialect_of(connection: Any, store: str) -> Dialect:
         ) from None
 
 
-#: MySQL: lock wait timeout, deadlock, the same over the next primary key, and MariaDB's "record has
-#: changed since last read".
-BUSY_NUMBERS: Final = frozenset({1020, 1205, 1213, 1467})
-#: SQLSTATE: serialization failure, deadlock, lock not available.
-BUSY_STATES: Final = frozenset({"40001", "40P01", "55P03"})
+#: MySQL: lock wait timeout, deadlock, the same over the next primary key, MariaDB's "record has changed since
+#: last read", and the limits of a statement's time of both, which mostly went with waiting for a lock.
+BUSY_NUMBERS: Final = frozenset({1020, 1205, 1213, 1467, 1969, 3024})
+#: SQLSTATE: serialization failure, deadlock, lock not available, a statement over its time.
+BUSY_STATES: Final = frozenset({"40001", "40P01", "55P03", "57014"})
 
 
 def is_busy(error: Error) -> bool:

@@ -44,6 +44,8 @@ T = TypeVar("T")
 TRIES: Final = 30
 #: How often it is taken again because the database was busy: each such try may have waited for a timeout.
 BUSY_TRIES: Final = 6
+#: How long it is tried again in all, seconds.
+BUSY_TIME: Final = 10.0
 #: The longest pause between two tries, seconds.
 PAUSE: Final = 0.1
 
@@ -60,6 +62,14 @@ def is_open(connection: Any) -> bool:
         connection.settings_dict["AUTOCOMMIT"] if connection.connection is None else connection.autocommit
     )
     return not by_itself
+
+
+def is_lost(connection: Any) -> bool:
+    """Say whether a connection that has just failed cannot be used any more, or could not be made.
+
+    Whatever else fails is that statement's own: other locks are asked for on.
+    """
+    return bool(connection.connection is None or is_open(connection) or not connection.is_usable())
 
 
 class Sql:
@@ -153,7 +163,7 @@ class Line:
             words = f"others were faster, {TRIES} times in a row: {words}"
         elif isinstance(error, Error) and lacks_tables(error):
             words = explained(error, self.using)
-        elif isinstance(error, OperationalError | InterfaceError):
+        elif isinstance(error, OperationalError | InterfaceError) and is_lost(self.connection):
             self.breaker.failed(words)
         signals.send(signals.store_unavailable, None, store=self.store, verb=verb, error=words)
         return Unavailable(words)
@@ -166,6 +176,7 @@ class Tries:
         self._sql = sql
         self._conflicts = self._busy = 0
         self._reconnected = False
+        self._began = time.monotonic()
 
     def once_more(self, error: Exception) -> bool:
         """Wait a little and say yes, or say no.
@@ -181,7 +192,8 @@ class Tries:
             if not self._sql.alone:
                 raise TransactionConflict() from error
             self._busy += 1
-            return self._wait(self._busy, BUSY_TRIES, error)
+            in_time = time.monotonic() < self._began + BUSY_TIME
+            return self._wait(self._busy, BUSY_TRIES if in_time else 0, error)
         return self._reconnect(error)
 
     def _wait(self, number: int, most: int, error: Exception) -> bool:

@@ -122,13 +122,16 @@ def guard(dialect: Dialect, seen: int) -> str:
 
 
 @lru_cache(8)
-def refused(dialect: Dialect) -> str:
-    """Count refusals. Words: number, id. Not a change of the row: no version, nobody's decision."""
+def refused(dialect: Dialect, skips: bool) -> str:
+    """Count refusals. Words: number, id. Not a change of the row: no version, nobody's decision.
+
+    ``skips``: a row that somebody has locked is not waited for, and not counted.
+    """
     q = dialect.name
-    return (
-        f"UPDATE {q(TABLE)} SET {q('refused')} = {q('refused')} + %s "  # noqa: S608
-        f"WHERE {q('id')} = %s AND {q('attention')} >= 0"
-    )
+    own = f"{q('id')} = %s AND {q('attention')} >= 0"
+    if skips and not dialect.derived:
+        own = f"{q('id')} = (SELECT {q('id')} FROM {q(TABLE)} WHERE {own} FOR UPDATE SKIP LOCKED)"  # noqa: S608
+    return f"UPDATE {q(TABLE)} SET {q('refused')} = {q('refused')} + %s WHERE {own}"  # noqa: S608
 
 
 @lru_cache(64)

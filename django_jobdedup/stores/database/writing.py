@@ -59,8 +59,9 @@ def write_one(sql: Sql, view: View, change: Change, seen: Seen | None = None) ->
 
 def write_refused(sql: Sql, refused: Iterable[tuple[int, int]]) -> None:
     """Count refusals, by primary key."""
+    skips = sql.connection.features.has_select_for_update_skip_locked
     for id, number in sorted(refused):
-        sql.write(statements.refused(sql.dialect), [number, id])
+        sql.write(statements.refused(sql.dialect, skips), [number, id])
 
 
 def write_events(sql: Sql, events: list[Event]) -> None:
