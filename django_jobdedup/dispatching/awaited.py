@@ -17,12 +17,14 @@ from django_jobdedup.exceptions import Undecided
 from django_jobdedup.header import task_id_of
 from django_jobdedup.middleware.base import Dispatch
 from django_jobdedup.outcomes import Outcome
-from django_jobdedup.stores.durable import DurableStore, Fate
+from django_jobdedup.stores.durable import DurableStore, Fate, Found
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.results import Unavailable
 
 #: Pauses between two looks at the row of a call that nobody has decided yet, seconds.
 PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
+#: How often one job may have given its place to the next until nobody follows further.
+HOPS: Final = 10
 
 
 class Awaited:
@@ -85,6 +87,23 @@ def read(fate: Fate) -> tuple[Outcome, str]:
     return Outcome.ACCEPTED, ""
 
 
+def last(store: DurableStore, id: str) -> str:
+    """Return the task id of the job that counts by now: the one with this id may have given its place up."""
+    for _ in range(HOPS):
+        found = store.seek(id)
+        by = read(found.fate)[1] if isinstance(found, Found) else ""
+        if not by or by == id:
+            break
+        id = by
+    return id
+
+
+def _successor(value: object) -> str:
+    """The task id of the job that has taken a job's place, as the value of that one says it; else empty."""
+    by = value.get("suppressed_by") if isinstance(value, dict) and len(value) == 1 else None
+    return by if isinstance(by, str) else ""
+
+
 if TYPE_CHECKING:
     Base = AsyncResult[Any]
 else:
@@ -100,6 +119,7 @@ class Following(Base):
     awaited: Awaited
     fingerprint: str
     followed: Any = None
+    hops = 0
 
     @property
     def outcome(self) -> Outcome:
@@ -120,12 +140,14 @@ class Following(Base):
             return None
         if kwargs.get("disable_sync_subtasks", True):
             assert_will_not_block()  # as Celery: a task does not wait for another
-        started = time.monotonic()
+        until = None if timeout is None else time.monotonic() + timeout
         self._wait(timeout)
-        if timeout is not None:
-            timeout = max(0.0, timeout - (time.monotonic() - started))
-        other = self._other()
-        return (super().get if other is None else other.get)(timeout, *args, **kwargs)
+        while True:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            other = self._other()
+            value = (super().get if other is None else other.get)(left, *args, **kwargs)
+            if not self._goes_on(value):
+                return value
 
     wait = get
 
@@ -144,14 +166,25 @@ class Following(Base):
         """The result of the job that refused this call; None if there is none."""
         by = self.awaited.look()[1]
         if by and self.followed is None:
-            self.followed = self.app.AsyncResult(by)
+            self.followed = self.app.AsyncResult(last(self.awaited.store, by))
         return self.followed
+
+    def _goes_on(self, value: object) -> bool:
+        """Say whether the job that was followed has given its place away meanwhile; then follow that one."""
+        by = "" if self.followed is None or self.hops >= HOPS else _successor(value)
+        if by:
+            self.hops += 1
+            self.followed = self.app.AsyncResult(last(self.awaited.store, by))
+        return bool(by)
 
     def _get_task_meta(self) -> Any:
         other = self._other()
-        if other is not None:
-            return other._get_task_meta()
-        return super()._get_task_meta()  # type: ignore[misc]
+        if other is None:
+            return super()._get_task_meta()  # type: ignore[misc]
+        meta = other._get_task_meta()
+        while self._goes_on(meta.get("result")):
+            meta = self.followed._get_task_meta()
+        return meta
 
     def __reduce__(self) -> Any:
         return self.app.AsyncResult(self.id).__reduce__()

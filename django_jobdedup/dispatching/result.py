@@ -6,11 +6,11 @@ from typing import Any
 
 from celery.result import AsyncResult
 
-from django_jobdedup.dispatching.awaited import Following, read
+from django_jobdedup.dispatching.awaited import Following, last, read
 from django_jobdedup.middleware.base import Dispatch
 from django_jobdedup.middleware.keeping import durable
 from django_jobdedup.outcomes import Outcome
-from django_jobdedup.stores.durable import Found
+from django_jobdedup.stores.durable import DurableStore, Fate, Found
 from django_jobdedup.stores.handler import stores
 
 
@@ -49,25 +49,31 @@ def outcome_of(result: Any) -> Outcome:
     outcome = getattr(result, "outcome", None)
     if isinstance(outcome, Outcome):
         return outcome
-    return _found(result)[0]
+    found = _found(result)
+    return Outcome.UNKNOWN if found is None else read(found[1])[0]
 
 
 def job_of(result: Any) -> Any:
     """Return the result of the job that covers the call behind a result: the holder's where it was refused.
 
-    For one that was restored from its id, in any process: there a durable store knows who refused it.
+    Where that one has given its place to another since, the other's. For a result that was restored from
+    its id, in any process: there a durable store knows it.
     """
-    by = result.awaited.look()[1] if isinstance(result, Following) else _found(result)[1]
-    return result.app.AsyncResult(by) if by else result
+    if isinstance(result, Following):
+        id = last(result.awaited.store, result.awaited.look()[1] or result.id)
+    else:
+        found = _found(result)
+        id = result.id if found is None else last(found[0], read(found[1])[1] or result.id)
+    return result if id == result.id else result.app.AsyncResult(id)
 
 
-def _found(result: Any) -> tuple[Outcome, str]:
-    """What the rows say of a result that nobody has marked."""
+def _found(result: Any) -> tuple[DurableStore, Fate] | None:
+    """The store that keeps the call behind a result that nobody has marked, and what became of it."""
     if not stores.keep_calls or not isinstance(result, AsyncResult):
-        return Outcome.UNKNOWN, ""
+        return None
     for alias in stores:
         store = durable(alias)
         found = store.seek(result.id) if store is not None else None
-        if isinstance(found, Found):
-            return read(found.fate)
-    return Outcome.UNKNOWN, ""
+        if store is not None and isinstance(found, Found):
+            return store, found.fate
+    return None

@@ -9,7 +9,8 @@ import pytest
 from celery.exceptions import TimeoutError as ResultTimeout
 from celery.result import AsyncResult
 
-from django_jobdedup import Outcome, Undecided, job_of, outcome_of
+from django_jobdedup import Outcome, Suppressed, Undecided, job_of, outcome_of
+from django_jobdedup.models import JobIntent
 from testproject.celery import app
 from tests.dispatching import jobs
 from tests.dispatching.process import run_python
@@ -128,3 +129,48 @@ def test_get_inside_the_transaction_is_an_error(base: Base) -> None:
         with base.atomic(), pytest.raises(Undecided, match="ask for its result after the atomic block"):
             result.get()
         assert result.ready() is False
+
+
+def test_it_follows_from_job_to_job(base: Base, refused: tuple[Any, Any]) -> None:
+    """The job that covers a call may give its place to another, and that one to the next."""
+    first, second = refused
+    for _ in range(3):
+        last = tasks.until_executed.apply_async(("a",), unique={"on_conflict": "replace"})
+    assert job_of(second).id == job_of(first).id == last.id
+    assert job_of(AsyncResult(second.id)).id == job_of(AsyncResult(first.id)).id == last.id
+    app.backend.store_result(last.id, "value", "SUCCESS")
+    assert (second.state, second.get(timeout=5)) == ("SUCCESS", "value")
+
+
+def test_it_follows_a_job_whose_place_is_taken_meanwhile(base: Base, refused: tuple[Any, Any]) -> None:
+    """Its message ends as a success that names the other."""
+    first, second = refused
+    assert second.state == "PENDING"
+    other = tasks.until_executed.apply_async(("a",), unique={"on_conflict": "replace"})
+    app.backend.store_result(first.id, Suppressed(other.id), "SUCCESS")
+    assert (second.ready(), second.state) == (False, "PENDING")
+    with pytest.raises(ResultTimeout):
+        second.get(timeout=0.2)
+    app.backend.store_result(other.id, "value", "SUCCESS")
+    assert (second.get(timeout=5), second.state) == ("value", "SUCCESS")
+    assert second.outcome == "suppressed"
+
+
+def test_get_follows_while_it_waits(base: Base, refused: tuple[Any, Any]) -> None:
+    first, second = refused
+    assert second.state == "PENDING"
+    app.backend.store_result(first.id, Suppressed("the other"), "SUCCESS")
+    app.backend.store_result("the other", "value", "SUCCESS")
+    assert second.get(timeout=5) == "value"
+
+
+def test_nobody_follows_for_ever(base: Base, refused: tuple[Any, Any]) -> None:
+    """Two jobs that name each other are a damaged pair of rows."""
+    first, second = refused
+    app.backend.store_result(first.id, Suppressed(second.id), "SUCCESS")
+    app.backend.store_result(second.id, Suppressed(first.id), "SUCCESS")
+    JobIntent.objects.using(base.using).filter(token=first.id).update(
+        state="superseded", seat="", wait_key=None, mark_by=second.id
+    )
+    assert set(second.get(timeout=5)) == {"suppressed_by"}
+    assert job_of(second).id in (first.id, second.id)
