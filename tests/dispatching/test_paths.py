@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import redis
 from django.db import transaction
 
 from testproject.celery import app
@@ -16,6 +18,7 @@ from tests.rig.journal import Journal
 from tests.rig.waiting import wait_for
 from tests.rig.worker import Worker
 
+from .looking import ids
 from .process import run_python
 
 pytestmark = pytest.mark.worker
@@ -35,11 +38,22 @@ PATHS: dict[str, Callable[[str], Any]] = {
 }
 
 
+@contextmanager
+def asleep(node: Worker) -> Iterator[None]:
+    """A worker that takes no message for now: however long the senders need, the job waits."""
+    node.pause()
+    try:
+        yield
+    finally:
+        node.resume()
+
+
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 def test_a_second_call_is_refused_and_one_after_the_end_runs(
     path: Callable[[str], Any], node: Worker, diary: Journal, key: str
 ) -> None:
-    first, second = path(key), path(key)
+    with asleep(node):
+        first, second = path(key), path(key)
     assert (first.outcome, first.duplicate) == ("accepted", False)
     assert (second.outcome, second.duplicate, second.id) == ("suppressed", True, first.id)
     assert second.fingerprint == first.fingerprint
@@ -51,7 +65,8 @@ def test_a_second_call_is_refused_and_one_after_the_end_runs(
 
 
 def test_all_paths_mean_one_job(node: Worker, diary: Journal, key: str) -> None:
-    results = [path(key) for path in PATHS.values()]
+    with asleep(node):
+        results = [path(key) for path in PATHS.values()]
     assert len({result.id for result in results}) == 1
     assert len({result.fingerprint for result in results}) == 1
     assert results[0].get(timeout=10) == key
@@ -64,15 +79,16 @@ def test_a_sender_without_the_task_is_told_apart_by_the_worker(
 ) -> None:
     """The worker knows the signature, so it fingerprints at reception; the refused copy ends as success."""
     told = {"JOBDEDUP_TASKS": {NAME: {"unique": True}}} if "settings" in known else {}
-    (answers,) = run_python(
-        world.having(settings=told),
-        f"""
-        from tests.jobs.bare import app
-        assert {NAME!r} not in app.tasks
-        ids = [app.send_task({NAME!r}, [{key!r}, {LONG}]).id for _ in range(2)]
-        tell(ids)
-        """,
-    )
+    with asleep(node):
+        (answers,) = run_python(
+            world.having(settings=told),
+            f"""
+            from tests.jobs.bare import app
+            assert {NAME!r} not in app.tasks
+            ids = [app.send_task({NAME!r}, [{key!r}, {LONG}]).id for _ in range(2)]
+            tell(ids)
+            """,
+        )
     first, second = (app.AsyncResult(task_id) for task_id in answers)
     assert first.get(timeout=10) == key
     assert second.get(timeout=10) == {"suppressed_by": first.id}
@@ -83,19 +99,20 @@ def test_a_sender_without_the_task_refuses_itself_where_the_key_is_given_by_keyw
     world: Environment, node: Worker, diary: Journal, key: str
 ) -> None:
     told = {"JOBDEDUP_TASKS": {NAME: {"unique": {"key": "key"}}}}
-    ((first, second),) = run_python(
-        world.having(settings=told),
-        f"""
-        from tests.jobs.bare import app
-        tell([seen(app.send_task({NAME!r}, kwargs={{"key": {key!r}, "seconds": {LONG}}})) for _ in range(2)])
-        """,
-    )
-    assert first[:2] == ["accepted", False]
-    assert second[:3] == ["suppressed", True, first[2]]
-    equal = tasks.until_executed.delay(key)
-    assert (equal.outcome, equal.fingerprint) == ("suppressed", first[3]), (
-        "one fingerprint, task known or not"
-    )
+    with asleep(node):  # the first job must not end before the last question
+        ((first, second),) = run_python(
+            world.having(settings=told),
+            f"""
+            from tests.jobs.bare import app
+            tell([seen(app.send_task({NAME!r}, kwargs={{"key": {key!r}, "seconds": 0}})) for _ in range(2)])
+            """,
+        )
+        assert first[:2] == ["accepted", False]
+        assert second[:3] == ["suppressed", True, first[2]]
+        equal = tasks.until_executed.delay(key)
+        assert (equal.outcome, equal.fingerprint) == ("suppressed", first[3]), (
+            "one fingerprint, task known or not"
+        )
     assert app.AsyncResult(first[2]).get(timeout=10) == key
     assert len(diary.runs(key)) == 1
 
@@ -157,12 +174,15 @@ def test_a_body_that_calls_itself_is_refused_while_it_runs(node: Worker, diary: 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_delay_on_commit_asks_at_the_commit(node: Worker, diary: Journal, key: str) -> None:
-    with transaction.atomic():
-        tasks.until_executed.delay_on_commit(key, LONG)
-        tasks.until_executed.delay_on_commit(key, LONG)
-        assert diary.runs(key) == []
-    refused = tasks.until_executed.delay(key)
+def test_delay_on_commit_asks_at_the_commit(
+    world: Environment, redis_client: redis.Redis, node: Worker, diary: Journal, key: str
+) -> None:
+    with asleep(node):
+        with transaction.atomic():
+            tasks.until_executed.delay_on_commit(key, LONG)
+            tasks.until_executed.delay_on_commit(key, LONG)
+            assert ids(redis_client, world.namespace) == []
+        refused = tasks.until_executed.delay(key)
     assert refused.outcome == "suppressed"
     assert refused.get(timeout=10) == key
     assert [run.id for run in diary.runs(key)] == [refused.id]

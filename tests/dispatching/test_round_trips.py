@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import redis
 
-from django_jobdedup.dispatching.confirm import confirmer
+from django_jobdedup.dispatching.confirm import DELAY, confirmer
 from tests.jobs import tasks
 from tests.rig.environment import Environment
 from tests.rig.journal import Journal
@@ -84,12 +86,14 @@ def test_a_call_without_a_policy_costs_nothing(
 def test_confirms_go_in_batches(world: Environment, warm: None, monitor: Monitor, key: str) -> None:
     """A batch holds up to 200 seats or 50 ms of dispatches, so 300 of them need a handful of scripts."""
     with monitor:
+        started = time.monotonic()
         for number in range(300):
             tasks.until_executed.delay(f"{key}-{number}")
         confirmer.flush()
+        took = time.monotonic() - started
     assert len(publishes(monitor, world.namespace)) == 300
     confirms = len(store_calls(monitor, world.namespace)) - 300
-    assert 1 <= confirms <= 60
+    assert 1 <= confirms <= 3 + 2 * took / DELAY, "a slow machine has more of these windows"
 
 
 @pytest.mark.worker
