@@ -49,11 +49,17 @@ def over_amqp(
     world = Environment(new_namespace(), redis_server.url, celery=options)
     broker._breakers.clear()
     with world.entered(app):
-        app.amqp.__dict__.pop("queues", None)
+        forget_queues()
         yield Base(postgresql_engine, world, redis_client)
-    app.amqp.__dict__.pop("queues", None)
+    forget_queues()
     broker._breakers.clear()
     world.clean()
+
+
+def forget_queues() -> None:
+    """Let Celery read its queues anew; its router keeps those that it has seen."""
+    for name in ("queues", "router"):
+        app.amqp.__dict__.pop(name, None)
 
 
 def waiting(queue: str) -> list[str]:
