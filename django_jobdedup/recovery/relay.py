@@ -16,12 +16,13 @@ from typing import Any, Final, cast
 from celery import current_app
 
 from django_jobdedup import signals
+from django_jobdedup.conf import conf
 from django_jobdedup.dispatching import outbox
 from django_jobdedup.dispatching.broker import DOWN
 from django_jobdedup.dispatching.giving_up import tell
 from django_jobdedup.header import task_id_of
 from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, reachable
-from django_jobdedup.stores.durable import DurableStore
+from django_jobdedup.stores.durable import DurableStore, Intent
 from django_jobdedup.stores.results import Unavailable
 from django_jobdedup.stores.words import plain
 
@@ -33,6 +34,8 @@ BATCH: Final = 100
 TRIES: Final = 5
 #: Pause before an intent that failed is tried again, seconds; doubled each time.
 PAUSE: Final = 5.0
+#: Why a job that was published lapses while the mode is ``off``.
+LAPSED: Final = "nothing was heard of it for its TTL, while JOBDEDUP_MODE was off"
 #: How long a broker that is down is left alone, seconds: at first, and at most.
 SHORTEST, LONGEST = 1.0, 8.0
 
@@ -87,7 +90,7 @@ def _drain(store: DurableStore, stop: Stop, tally: Tally) -> None:
             return
         if not intents:
             return
-        sent = outbox.send(store, intents)
+        sent = outbox.send(store, _without_lapsed(store, intents, tally))
         for one in sent:
             _note(store, one, tally)
         if any(one.what == "broker down" for one in sent):
@@ -95,6 +98,20 @@ def _drain(store: DurableStore, stop: Stop, tally: Tally) -> None:
         if any(one.what == "store down" for one in sent):
             tally[UNAVAILABLE] += 1
             return
+
+
+def _without_lapsed(store: DurableStore, intents: list[Intent], tally: Tally) -> list[Intent]:
+    """Let jobs lapse that were published before, while the mode is ``off``; return the others.
+
+    Workers ignore locks then, so nobody says that a job has run: published again each TTL, it would run for
+    ever. A message that still waits runs when its turn comes.
+    """
+    if conf.MODE != "off":
+        return intents
+    for intent in intents:
+        if intent.published and store.resolve(intent.ref, intent.id, "lost", reason=LAPSED) is None:
+            tally["settled"] += 1
+    return [intent for intent in intents if not intent.published]
 
 
 def _is_back() -> bool:

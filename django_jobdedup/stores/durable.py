@@ -29,6 +29,7 @@ class Intent:
 
     ``decided`` False: written in a transaction, without a seat so far. ``call`` is the stored call with
     the newest arguments, ``n`` the attempt to publish it as, ``attempts`` how often that has failed.
+    ``published``: a message of it was out, and nothing was heard of it for its TTL.
     """
 
     ref: Ref
@@ -38,6 +39,7 @@ class Intent:
     call: bytes
     decided: bool
     attempts: int = 0
+    published: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,8 @@ class DurableStore(Store):
     ) -> Gone | Unavailable | None:
         """Settle an intent that holds no seat: ``superseded`` by a holder, ``published`` without a lock.
 
-        ``dead`` also takes its waiting seat away, if it has one. None when it is done, also when it is
-        repeated; ``Gone`` when there is no such intent, or it has started.
+        ``dead`` and ``lost`` also take its waiting seat away, if it has one. None when it is done, also when
+        it is repeated; ``Gone`` when there is no such intent, or it has started.
         """
 
     @abstractmethod

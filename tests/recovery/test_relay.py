@@ -24,6 +24,7 @@ from tests.jobs import tasks
 from tests.rig.engines import Engine
 from tests.rig.environment import Environment
 from tests.rig.monitor import Monitor
+from tests.rig.waiting import wait_for
 
 from . import command
 from .outage import REFUSED, broker_at
@@ -183,6 +184,34 @@ def test_the_command_subscribes_to_no_result(quick: Base, monitor: Monitor) -> N
 
 
 # A broker that is down ------------------------------------------------------------------------------
+
+
+def test_while_the_mode_is_off_what_was_published_lapses_and_the_rest_goes_out(
+    base: Base, settings: Any
+) -> None:
+    """Workers ignore the locks then: nobody says that a job has run, so it would run once each TTL."""
+    settings.JOBDEDUP_CONFIRM_WITHIN = 0.2
+    first = tasks.until_executed.apply_async(("a",), unique={"ttl": 1})
+    with base.interrupted():
+        second = tasks.until_executed.delay("b")
+    settings.JOBDEDUP_MODE = "off"
+    done = Tally()
+
+    def turn() -> bool:
+        done.update(relay(never))
+        return base.states() == ["lost", "published"]
+
+    wait_for(turn, 20, what=lambda: f"a lapsed row: {base.states()}")
+    assert done["settled"] == done["published"] == 1
+    assert base.sent() == [first.id, second.id]
+    settings.JOBDEDUP_MODE = "enforce"
+    assert tasks.until_executed.delay("a").outcome == "accepted", "the key is free"
+
+
+def test_what_was_published_goes_out_again_after_its_ttl(base: Base) -> None:
+    first = tasks.until_executed.apply_async(("a",), unique={"ttl": 1})
+    wait_for(lambda: relay(never)["published"], 20, what="the overdue row")
+    assert base.sent() == [first.id] * 2
 
 
 def test_while_the_broker_is_down_no_row_is_blamed(quick: Base) -> None:

@@ -221,7 +221,8 @@ def test_the_attempt_to_publish_counts_hand_overs(database: DatabaseBench) -> No
     database.again("a", call=b"retry")
     database.finish("a", how=How.HANDOVER, n=2, marker_ttl=20_000)
     database.advance(10_000)
-    assert database.store.due() == [Intent(REF, "a", 3, "shop.recompute", b"retry", decided=True)]
+    told = Intent(REF, "a", 3, "shop.recompute", b"retry", decided=True, published=True)
+    assert database.store.due() == [told]
 
 
 def test_intents_come_in_order_of_acceptance_and_no_more_than_asked_for(database: DatabaseBench) -> None:

@@ -22,7 +22,10 @@ MOST: Final = 500
 BATCH: Final = 100
 INTENT: Final = (
     "id", "shard", "fingerprint", "token", "name", "call", "seat", "attempts", "mark_n", "mark_until",
+    "relay",
 )  # fmt: skip
+#: The first letter of the stamp in a row whose message has been out before.
+OUT: Final = "+"
 
 
 def due(sql: Sql, limit: int, pending: int) -> list[Intent]:
@@ -30,7 +33,7 @@ def due(sql: Sql, limit: int, pending: int) -> list[Intent]:
     now, ids = _candidates(sql, min(limit, MOST))
     if not ids:
         return []
-    stamp = secrets.token_hex(8)
+    stamp = secrets.token_hex(7)
     _stamp(sql, ids, stamp, now, now + pending)
     rows = _stamped(sql, ids, stamp, now)
     # Another relay has taken an earlier one of the same lock between the two statements.
@@ -40,10 +43,15 @@ def due(sql: Sql, limit: int, pending: int) -> list[Intent]:
         text = (
             f"UPDATE {q(TABLE)} SET {q('publish_at')} = %s, {q('relay')} = '', "  # noqa: S608
             f"{q('version')} = {q('version')} + 1 "
-            f"WHERE {q('id')} IN ({among(len(late))}) AND {q('relay')} = %s"
+            f"WHERE {q('id')} IN ({among(len(late))}) AND {q('relay')} IN (%s, %s)"
         )
-        sql.write(text, [now, *late, stamp])
+        sql.write(text, [now, *late, *_stamps(stamp)])
     return [_intent(row, now) for row in rows if not row[-1]]
+
+
+def _stamps(stamp: str) -> tuple[str, str]:
+    """Return what stands in rows whose message has been out before, and in others."""
+    return OUT + stamp, stamp
 
 
 def _candidates(sql: Sql, limit: int) -> tuple[int, list[int]]:
@@ -73,14 +81,16 @@ def _stamp(sql: Sql, ids: list[int], stamp: str, now: int, then: int) -> None:
     seated = f"{q('seat')} <> ''"
     # W, not P: a relay whose publish fails must not be able to withdraw it.
     text = (
-        f"UPDATE {q(TABLE)} SET {q('relay')} = %s, {q('publish_at')} = %s, {q('state')} = 'pending', "  # noqa: S608
+        f"UPDATE {q(TABLE)} SET "  # noqa: S608
+        f"{q('relay')} = CASE WHEN {q('state')} = 'published' OR {q('relay')} LIKE %s THEN %s ELSE %s END, "
+        f"{q('publish_at')} = %s, {q('state')} = 'pending', "
         f"{q('until')} = CASE WHEN {seated} THEN %s ELSE {q('until')} END, "
         f"{q('attention')} = CASE WHEN {seated} THEN %s ELSE {q('attention')} END, "
         f"{q('seat')} = CASE WHEN {seated} THEN 'W' ELSE {q('seat')} END, "
         f"{q('version')} = {q('version')} + 1 "
         f"WHERE {q('id')} IN ({among(len(ids))}) AND {q('publish_at')} <= %s"
     )
-    sql.write(text, [stamp, then, then, then, *ids, now])
+    sql.write(text, [OUT + "%", *_stamps(stamp), then, then, then, *ids, now])
 
 
 def _stamped(sql: Sql, ids: list[int], stamp: str, now: int) -> list[tuple[Any, ...]]:
@@ -88,14 +98,16 @@ def _stamped(sql: Sql, ids: list[int], stamp: str, now: int) -> list[tuple[Any, 
     earlier = (
         f"SELECT 1 FROM {q(TABLE)} e WHERE e.{q('fingerprint')} = c.{q('fingerprint')} "  # noqa: S608
         f"AND e.{q('publish_at')} > %s AND e.{q('id')} < c.{q('id')} AND e.{q('state')} = 'pending' "
-        f"AND e.{q('relay')} <> %s"
+        f"AND e.{q('relay')} NOT IN (%s, %s)"
     )
     fields = ", ".join(f"c.{q(name)}" for name in INTENT)
     text = (
         f"SELECT {fields}, EXISTS ({earlier}) FROM {q(TABLE)} c "  # noqa: S608
-        f"WHERE c.{q('id')} IN ({among(len(ids))}) AND c.{q('relay')} = %s ORDER BY c.{q('id')}"
+        f"WHERE c.{q('id')} IN ({among(len(ids))}) AND c.{q('relay')} IN (%s, %s) "
+        f"ORDER BY c.{q('id')}"
     )
-    return sql.rows(text, [now, stamp, *ids, stamp])
+    stamps = _stamps(stamp)
+    return sql.rows(text, [now, *stamps, *ids, *stamps])
 
 
 def _intent(row: tuple[Any, ...], now: int) -> Intent:
@@ -109,6 +121,7 @@ def _intent(row: tuple[Any, ...], now: int) -> Intent:
         bytes(values["call"]),
         bool(values["seat"]),
         values["attempts"],
+        values["relay"].startswith(OUT),
     )
 
 
@@ -118,8 +131,9 @@ def resolve(sql: Sql, ref: Ref, id: str, state: State, by: str, reason: str) -> 
     now = now_of(sql)
     undecided = f"({q('seat')} = '' AND {q('state')} IN ('pending', %s))"
     may, newest = undecided, ""
-    if state == "dead":
+    if state in ("dead", "lost"):
         may = f"({undecided} OR {q('seat')} IN ('P', 'W'))"
+    if state == "dead":
         # What a person sends again: the call with the newest arguments of those that have joined it.
         newest = f"{q('call')} = COALESCE({q('args')}, {q('call')}), {q('args')} = NULL, "
     text = (
