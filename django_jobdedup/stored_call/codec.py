@@ -134,7 +134,7 @@ def head_of(stored: bytes) -> tuple[Head, bytes]:
         task, id, content_type, encoding = (str(head[name]) for name in ("task", "id", "type", "encoding"))
         return Head(task, id, content_type, encoding, float(head["due"]), notes), body
     except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise StoredCallError(f"A stored call cannot be read: {error!r}.") from error
+        raise StoredCallError(f"A stored call cannot be read: {_words(error)}.") from error
 
 
 def decode(stored: bytes, *, accept: Collection[str]) -> tuple[Call, Notes]:
@@ -162,6 +162,11 @@ def decode(stored: bytes, *, accept: Collection[str]) -> tuple[Call, Notes]:
         )
     except (ContentDisallowed, DecodeError, TypeError, ValueError) as error:
         raise StoredCallError(
-            f"The stored call {head.id} of {head.task} cannot be read: {error!r}."
+            f"The stored call {head.id} of {head.task} cannot be read: {_words(error)}."
         ) from error
     return call, head.notes
+
+
+def _words(error: Exception) -> str:
+    """What an error says; not its repr, which may hold the whole body: arguments are nobody's business."""
+    return f"{type(error).__name__}: {error}"

@@ -282,6 +282,17 @@ def test_a_body_that_is_no_call(body: bytes) -> None:
         decode(head + b"\n" + body, accept={JSON})
 
 
+@pytest.mark.parametrize("damaged", ["head", "body"])
+def test_an_error_does_not_quote_the_arguments(damaged: str) -> None:
+    """It goes into a row and into the log."""
+    whole = stored(Call("a.b", "one", args=("secret",)))
+    head, _, body = whole.partition(b"\n")
+    broken = b"\xff" + whole if damaged == "head" else head + b"\n" + body + b"\xff"
+    with pytest.raises(StoredCallError, match="cannot be read") as told:
+        decode(broken, accept={JSON})
+    assert "secret" not in str(told.value)
+
+
 def test_a_later_format_is_not_guessed_at() -> None:
     """A row of a newer version waits for a newer process."""
     line, _, body = stored(Call("a.b", "1")).partition(b"\n")

@@ -99,3 +99,27 @@ def test_migrate_itself_is_not_told_to_migrate(
         assert check_tables(databases=["bare"]) == []
     finally:
         del connections.settings["bare"]
+
+
+class ByHand:
+    """A router to an alias without autocommit."""
+
+    def db_for_write(self, model: type, **hints: Any) -> str:
+        return "by_hand"
+
+
+@pytest.mark.parametrize("way", ["named", "routed"])
+def test_an_alias_without_autocommit_is_reported(settings: Any, sqlite_engine: Engine, way: str) -> None:
+    """Nothing that a worker or a relay writes there would ever be committed."""
+    Engine("sqlite", "by_hand", {**sqlite_engine.database, "AUTOCOMMIT": False}).register()
+    if way == "named":
+        settings.JOBDEDUP_STORES = {"default": {"BACKEND": BACKEND, "LOCATION": "by_hand"}}
+    else:
+        settings.DATABASE_ROUTERS = [f"{__name__}.ByHand"]
+        settings.JOBDEDUP_STORES = {"default": {"BACKEND": BACKEND}}
+    try:
+        (found,) = check_stores()
+    finally:
+        del connections["by_hand"], connections.settings["by_hand"]
+    assert found.id == "jobdedup.E108"
+    assert "DATABASES['by_hand'] has AUTOCOMMIT = False" in found.msg

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
@@ -9,7 +11,7 @@ from django_jobdedup.stores.database.dialect import dialect_of
 
 
 def check_location(alias: str, location: str) -> None:
-    """Refuse an alias that is not in ``DATABASES``, or whose engine is not supported.
+    """Refuse an alias that is not in ``DATABASES``, or on which the store cannot work.
 
     Raises ImproperlyConfigured; empty is right, and says nothing of the engine.
     """
@@ -20,4 +22,18 @@ def check_location(alias: str, location: str) -> None:
             f"{known}, or leave it out: then the database routers decide."
         )
     if location:
-        dialect_of(connections[location], alias)
+        check_connection(alias, connections[location])
+
+
+def check_connection(alias: str, connection: Any) -> None:
+    """Refuse an engine that is not supported, and an alias whose every statement waits for a commit by hand.
+
+    Raises ImproperlyConfigured; does not connect.
+    """
+    dialect_of(connection, alias)
+    if not connection.settings_dict["AUTOCOMMIT"]:
+        raise ImproperlyConfigured(
+            f"JOBDEDUP_STORES[{alias!r}]: DATABASES[{connection.alias!r}] has AUTOCOMMIT = False, so nothing "
+            "that a worker or the relay writes would be committed. Take it out, or give the store an alias "
+            "of its own."
+        )

@@ -18,9 +18,8 @@ from django_jobdedup.stores import results
 from django_jobdedup.stores.breaker import Breaker
 from django_jobdedup.stores.clock import milliseconds
 from django_jobdedup.stores.database import after_commit, bulk, deferring, leases, looking, outgoing
-from django_jobdedup.stores.database.dialect import dialect_of
 from django_jobdedup.stores.database.line import Line, is_open
-from django_jobdedup.stores.database.location import check_location
+from django_jobdedup.stores.database.location import check_connection, check_location
 from django_jobdedup.stores.database.purpose import Purpose
 from django_jobdedup.stores.database.transactions import Mark
 from django_jobdedup.stores.database.verbs import Verbs
@@ -63,8 +62,8 @@ class DatabaseStore(DurableStore):
         _stores.add(self)
 
     def check_engine(self) -> None:
-        """Raise ImproperlyConfigured if the routers lead to an engine that is not supported."""
-        dialect_of(self.line.connection, self.alias)
+        """Raise ImproperlyConfigured if the routers lead to where the store cannot work."""
+        check_connection(self.alias, self.line.connection)
 
     def has_tables(self) -> bool:
         """Say whether the tables are there; asks the database, and raises what it raises."""
