@@ -11,6 +11,7 @@ from celery import Task, chain, chord, group, shared_task
 from django.db import transaction
 
 from django_jobdedup import FingerprintError, Outcome, StoredCallError, outcome_of
+from django_jobdedup.dispatching import outbox
 from testproject.celery import app
 from tests.dispatching import jobs
 from tests.jobs import tasks
@@ -77,8 +78,9 @@ def test_the_next_transaction_has_an_action_of_its_own(base: Base) -> None:
     assert base.sent() == sent
 
 
-def test_more_calls_than_one_batch(base: Base) -> None:
-    """A large transaction is decided to its end."""
+def test_more_calls_than_one_batch(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large transaction is decided to its end, where its caller has the time."""
+    monkeypatch.setattr(outbox, "PATIENCE", 60.0)
     with base.atomic():
         results = [tasks.while_executing.delay("a") for _ in range(230)]
     assert base.sent() == [result.id for result in results]
