@@ -95,7 +95,8 @@ class Ending:
     ``nonce`` is empty for a message that never reached a body. ``how`` is None for an end that no
     body saw (revoked, expired, killed): the seat is free, whether it waits or runs. ``reason`` is
     one word: success, failure, retry, ignore, reject, exit, revoked, expired, terminated, timeout,
-    lost, unknown, rejected, undecodable.
+    lost, unknown, rejected, undecodable. ``unsent`` is the stored call that goes on with the job, where the
+    broker did not take its message.
     """
 
     task: str
@@ -106,12 +107,13 @@ class Ending:
     reason: str = ""
     marker_ttl: float = 60.0
     counted: bool = False
+    unsent: bytes | None = None
 
 
 class Running:
     """The body that runs here and now: mutable, one per execution, seen only by its own thread."""
 
-    __slots__ = ("active", "execution", "fence", "how", "protected", "reason", "republished")
+    __slots__ = ("active", "execution", "fence", "how", "protected", "reason", "republished", "unsent")
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
@@ -119,6 +121,8 @@ class Running:
         self.active = False
         #: This body has published its own id again.
         self.republished = False
+        #: The stored call of that publish, if the broker was down: the relay sends it.
+        self.unsent: bytes | None = None
         #: How the seat is given back; None: not here, the main process decides.
         self.how: How | None = None
         self.reason = ""

@@ -8,7 +8,7 @@ from typing import Any, cast
 from kombu.exceptions import OperationalError
 
 from django_jobdedup import signals
-from django_jobdedup.call import Call
+from django_jobdedup.call import Call, Running
 from django_jobdedup.dispatching.broker import breaker_of, is_down, publish
 from django_jobdedup.header import Header
 from django_jobdedup.middleware.addressing import ref_of
@@ -38,6 +38,26 @@ def publish_kept(app: Any, call: Call, way: Callable[..., Any]) -> Dispatch:
     if call.reserved is not None:
         confirm([call.reserved])
     return Dispatch(call, Outcome.UNKNOWN, call.id, result=result)
+
+
+def publish_again(app: Any, call: Call, way: Callable[..., Any], body: Running) -> Any:
+    """Publish the id of a running body once more (retry, replace) and return the result.
+
+    With the broker down the next message is left to the relay: the end of the body makes it due. Raises what
+    the message itself is to blame for.
+    """
+    assert call.kept is not None  # noqa: S101 - the caller has looked
+    body.unsent = None
+    breaker = breaker_of(app)
+    try:
+        if breaker.refuses():
+            raise OperationalError(f"the broker did not answer a moment ago: {breaker.error}")
+        return publish(app, call, way)
+    except Exception as error:
+        if not is_down(error):
+            raise
+        body.unsent = call.kept.intent.call
+        return unpublished(app, call)
 
 
 def left_to_the_relay(app: Any, call: Call, error: Exception) -> Dispatch:

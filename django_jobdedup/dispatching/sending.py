@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from django_jobdedup.call import Call, running
+from django_jobdedup.call import Call, Running, running
 from django_jobdedup.dispatching.broker import publishing
 from django_jobdedup.dispatching.confirm import confirmer
-from django_jobdedup.dispatching.inline import confirm, publish_kept
+from django_jobdedup.dispatching.inline import confirm, publish_again, publish_kept
 from django_jobdedup.middleware.base import Dispatch, Seat
 from django_jobdedup.outcomes import Outcome
 
@@ -20,12 +20,15 @@ def publish_one(app: Any, way: Callable[..., Any], call: Call) -> Dispatch:
     try:
         if is_kept(call):
             return publish_kept(app, call, functools.partial(way, app))
-        result = way(app, call.task, call.args, call.kwargs, **{**call.options, "task_id": call.id})
+        if (body := _body_of(call)) is not None:
+            result = publish_again(app, call, functools.partial(way, app), body)
+        else:
+            result = way(app, call.task, call.args, call.kwargs, **{**call.options, "task_id": call.id})
     except Exception as error:
         return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
     finally:
         publishing.reset(mark)
-    if call.kept is not None and call.reserved is not None:
+    if call.kept is not None and call.reserved is not None and (body is None or body.unsent is None):
         confirm([call.reserved])
     note(call)
     return Dispatch(call, Outcome.UNKNOWN, call.id, result=result)
@@ -34,6 +37,14 @@ def publish_one(app: Any, way: Callable[..., Any], call: Call) -> Dispatch:
 def is_kept(call: Call) -> bool:
     """Say whether a row stands for this very message, so that the relay publishes it if need be."""
     return call.kept is not None and call.again is None
+
+
+def _body_of(call: Call) -> Running | None:
+    """The body that publishes its own id once more, where a durable store has the whole call."""
+    if call.again is None or call.kept is None or call.reserved is None:
+        return None
+    current = running.get()
+    return current if current is not None and current.execution.id == call.id else None
 
 
 def note(*calls: Call) -> None:

@@ -1,7 +1,8 @@
 """Putting off: the same id is published again, then this delivery ends; never acked away.
 
 Chord, chain and group options stay, so does the user's retry budget. ``Ignore`` ends the delivery
-without counting in a chord.
+without counting in a chord. Where a durable store keeps the call, the relay publishes what a broker that is
+down does not take.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from dataclasses import replace
 from typing import Any, Final, Never
 
 from celery.exceptions import Ignore, Reject
+from kombu.exceptions import OperationalError
 
 from django_jobdedup.call import Execution, untouched
 from django_jobdedup.executing.broker import longest_sleep
 from django_jobdedup.header import HEADER, NONCE
+from django_jobdedup.middleware.addressing import ref_of
 from django_jobdedup.middleware.base import NotStarted
+from django_jobdedup.middleware.keeping import durable
 
 logger = logging.getLogger("django_jobdedup")
 
@@ -24,6 +28,8 @@ logger = logging.getLogger("django_jobdedup")
 SHORTEST: Final = 0.1
 #: Pauses between tries of a publish that failed; with early ack this message is the only one left.
 PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
+#: Errors of a broker that is down.
+DOWN: Final = (OperationalError, OSError)
 
 
 def put_off(task: Any, execution: Execution, stop: NotStarted) -> Never:
@@ -37,7 +43,7 @@ def put_off(task: Any, execution: Execution, stop: NotStarted) -> Never:
     signature = task.signature_from_request(
         request, retries=request.retries, countdown=after, headers=headers
     )
-    _publish(signature, late=bool(task.acks_late))
+    _publish(signature, execution, after, late=bool(task.acks_late))
     _log(execution, stop.by, after)
     raise Ignore("put off")
 
@@ -55,8 +61,8 @@ def _log(execution: Execution, by: str, after: float) -> None:
     )
 
 
-def _publish(signature: Any, *, late: bool) -> None:
-    """Publish without any lock: a put-off calls nothing at all in the store.
+def _publish(signature: Any, execution: Execution, after: float, *, late: bool) -> None:
+    """Publish without any lock: a put-off that can be published calls nothing at all in the store.
 
     With late ack a failed publish sends the message itself back; with early ack it is gone from the
     broker already, so the publish is tried for a while before the error ends the job, visibly.
@@ -69,6 +75,17 @@ def _publish(signature: Any, *, late: bool) -> None:
         except Exception as error:
             if late:
                 raise Reject(f"cannot be put off: {error}", requeue=True) from error
+            if isinstance(error, DOWN) and _is_left_to_the_relay(execution, after, error):
+                return
             if pause is None:
                 raise
             time.sleep(pause)
+
+
+def _is_left_to_the_relay(execution: Execution, after: float, error: Exception) -> bool:
+    """Make the row of the job due when its next message would be; False where no row waits."""
+    store = durable(execution.header.knobs.store) if execution.header.locks else None
+    if store is None:
+        return False
+    words = f"it could not be put off: {type(error).__name__}: {error}"
+    return isinstance(store.missed(ref_of(execution.header), execution.header.token, words, after), int)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from django_jobdedup import signals
 from django_jobdedup.call import Ending, Execution, running
@@ -12,9 +13,10 @@ from django_jobdedup.middleware.addressing import ref_of, token_of
 from django_jobdedup.middleware.base import NotStarted
 from django_jobdedup.middleware.waking import wake
 from django_jobdedup.outcomes import How, Start
+from django_jobdedup.stores.durable import DurableStore
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.later import Step, later
-from django_jobdedup.stores.requests import Finish, Withdraw
+from django_jobdedup.stores.requests import Acquire, Finish, Withdraw
 from django_jobdedup.stores.results import Claimed, Gone, Kept, NotMine, Released, Unavailable
 
 #: How long an ended id is remembered when the broker cannot have copied it: publish retries, seconds.
@@ -37,6 +39,7 @@ def give_back(execution: Execution, claimed: Claimed | None) -> None:
         reason=current.reason,
         marker_ttl=marker_life(execution, claimed),
         counted=execution.counted,
+        unsent=current.unsent if current.how is How.HANDOVER else None,
     )
     # A run without a running seat leaves its waiting one behind.
     if claimed is None and ending.how is How.RELEASE:
@@ -103,7 +106,7 @@ def _finish(ending: Ending, *, protected: bool) -> bool:
     assert how is not None  # noqa: S101 - callers have looked
     request = Finish(
         token_of(header, ending.nonce), header.n, how, ending.marker_ttl, header.knobs.name, ending.counted,
-        ending.reason,
+        ending.reason, ending.unsent,
     )  # fmt: skip
     answer = stores[header.knobs.store].finish(request)
     if isinstance(answer, NotMine) and protected:
@@ -112,7 +115,19 @@ def _finish(ending: Ending, *, protected: bool) -> bool:
         wake(answer.waiter)
     if isinstance(answer, Released):
         signals.send(signals.lock_released, None, ending=ending)
+    if isinstance(answer, NotMine) and ending.unsent is not None:
+        return _leave_to_the_relay(ending, ending.unsent)
     return not isinstance(answer, Unavailable)
+
+
+def _leave_to_the_relay(ending: Ending, unsent: bytes) -> bool:
+    """Make the next message of a job due that holds no running seat any more, or never did."""
+    header, ref = ending.header, ref_of(ending.header)
+    store = cast(DurableStore, stores[header.knobs.store])
+    missed = store.missed(ref, header.token, "its retry could not be published", 0)
+    if isinstance(missed, Gone):
+        store.defer([Acquire(ref, header.token, name=header.knobs.name, call=unsent)])
+    return not isinstance(missed, Unavailable)
 
 
 def _withdraw(ending: Ending) -> bool:

@@ -87,7 +87,8 @@ class Token:
 class Finish:
     """Give a running seat back. ``marker_ttl``: how long the ended id is remembered, seconds.
 
-    ``reason`` is the ending in one word (``Ending.reason``); a durable store shows it to people.
+    ``reason`` is the ending in one word (``Ending.reason``); a durable store shows it to people. ``unsent``
+    comes with a hand-over: the stored call of the next message, which is due at once.
     """
 
     token: Token
@@ -97,6 +98,7 @@ class Finish:
     name: str = ""
     counted: bool = True
     reason: str = ""
+    unsent: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

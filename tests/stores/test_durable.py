@@ -339,6 +339,31 @@ def test_a_retry_stores_its_new_call(database: DatabaseBench) -> None:
     assert bytes(row(database, "a").call or b"") == b"retry"
 
 
+def test_a_retry_that_could_not_be_published_is_due_at_once(database: DatabaseBench) -> None:
+    """With its new call, also where the transaction that stored it before was rolled back."""
+    database.wait("a", call=CALL)
+    database.run("a")
+    database.again("a", call=b"retry", due_in=100.0)
+    database.finish("a", how=How.HANDOVER, reason="retry", unsent=b"retry, newest")
+    database.finish("a", how=How.HANDOVER, reason="retry", unsent=b"retry, newest")
+    assert (database.states(), state(database, "a")) == ({"a": "W"}, "pending")
+    assert isinstance(database.acquire("b", call=CALL), Held), "its lock is not free"
+    (intent,) = database.store.due()  # type: ignore[union-attr]
+    assert (intent.id, intent.call, intent.n, intent.decided) == ("a", b"retry, newest", 1, True)
+    database.confirm("a")
+    assert state(database, "a") == "published"
+    assert isinstance(database.claim("a", "two", n=1), Claimed)
+
+
+def test_a_retry_that_was_published_is_not_due(database: DatabaseBench) -> None:
+    database.wait("a", call=CALL)
+    database.run("a")
+    database.again("a", call=b"retry")
+    database.finish("a", how=How.HANDOVER, reason="retry")
+    assert state(database, "a") == "published"
+    assert due(database) == []
+
+
 def test_a_call_that_ended_is_outside(database: DatabaseBench) -> None:
     database.acquire("a", call=CALL)
     database.run("a")

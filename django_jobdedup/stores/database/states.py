@@ -55,6 +55,8 @@ def _seated(row: Row, seat: Seat, purpose: Purpose) -> tuple[str, str]:
     if seat.state == row.was["seat"] and not told:
         # A waiting one in the hands of a relay is still pending: nobody has told of its message.
         return row.was["state"], row.was["reason"]
+    if seat.state == "W" and purpose.verb == "handover" and purpose.token == row.token and purpose.renewed:
+        return "pending", ""  # its retry could not be published
     return ended(purpose.reason) if seat.state == "K" else (SEATED[seat.state], "")
 
 

@@ -127,8 +127,9 @@ class DatabaseStore(DurableStore):
         request = replace(request, marker_ttl=max(request.marker_ttl, self.remembers))
         ends = request.how in (How.RELEASE, How.KEEP)
         purpose = Purpose(
-            "finish" if ends else "handover", request.token.id, name=request.name, reason=request.reason
-        )
+            "finish" if ends else "handover", request.token.id, name=request.name, reason=request.reason,
+            call=request.unsent, renewed=request.unsent is not None,
+        )  # fmt: skip
         return self.verbs.take(request.token.ref, purpose, partial(running.finish, request=request))
 
     # --- upkeep ---

@@ -206,4 +206,6 @@ def _give_back(step: Step, entry: Entry, own: Seat, request: Finish) -> FinishAn
     own.state, own.last = "W", "n" + request.token.nonce
     own.due = max(own.due, step.now)
     own.until = own.due + own.ttl
+    if request.unsent is not None:  # it is overdue at once: its eta travels in the call
+        own.kept, own.until = True, step.now
     return HandedOver()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from typing import Any
 
 from celery import shared_task
 from django.db import transaction
 from django.db.models import F
+from kombu.exceptions import OperationalError
 
 from testproject.shop.models import Invoice, Tenant
 from tests.jobs.tasks import unique
+from tests.rig.waiting import wait_for
 
 
 @shared_task(unique=unique(key="pk"))
@@ -68,3 +71,22 @@ def call_inside(pk: int, fails: bool = False) -> list[Any]:
     except LookupError:
         pass
     return [before, str(result.outcome), result.id]
+
+
+@shared_task(bind=True, max_retries=3, unique=unique(key="key"))
+def retry_while_down(self: Any, key: str, inside: bool) -> str:
+    """Wait until the broker is down, then retry with another argument, perhaps inside a transaction."""
+    if key == "again":
+        return f"well after {self.request.retries}"
+    wait_for(lambda: not _answers(self.app), 30)
+    with transaction.atomic() if inside else nullcontext():
+        raise self.retry(args=("again", inside), countdown=0)
+
+
+def _answers(app: Any) -> bool:
+    try:
+        with app.connection_for_write() as connection:
+            connection.ensure_connection(max_retries=1, interval_start=0)
+    except OperationalError:
+        return False
+    return True
