@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run the test suite; extra words go to pytest: ``python runtests.py tests/test_rig.py -x``."""
+"""Run the test suite in parallel; with words of your own for pytest, those: ``runtests.py tests/test_rig.py -x``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 
 
+#: A file stays in one process: its tests share workers.
+PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")
+
+
 def main() -> int:
     """Run pytest in the root of the repository and give its exit code."""
-    return subprocess.call([sys.executable, "-m", "pytest", *sys.argv[1:]], cwd=ROOT)  # noqa: S603
+    words = sys.argv[1:] or PARALLEL
+    return subprocess.call([sys.executable, "-m", "pytest", *words], cwd=ROOT)  # noqa: S603
 
 
 if __name__ == "__main__":

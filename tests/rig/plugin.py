@@ -17,6 +17,8 @@ import redis
 if TYPE_CHECKING:
     from testproject.embedded_redis import EmbeddedRedis, GivenRedis
 
+#: Set where this run starts a server; each process of a parallel run then starts one for itself.
+OWN = "TESTS_START_REDIS"
 SERVER: pytest.StashKey[GivenRedis | EmbeddedRedis] = pytest.StashKey()
 
 
@@ -27,6 +29,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     os.environ["DJANGO_SETTINGS_MODULE"] = early_config.getini("DJANGO_SETTINGS_MODULE")
     from testproject.embedded_redis import any_redis
 
+    if os.environ.get(OWN):  # a process of a parallel run: MONITOR of one must not see the others
+        del os.environ["REDIS_URL"]
+    elif "REDIS_URL" not in os.environ:
+        os.environ[OWN] = "1"
     server = any_redis()
     server.__enter__()
     early_config.stash[SERVER] = server
