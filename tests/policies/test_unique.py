@@ -111,7 +111,7 @@ def test_a_policy_is_frozen():
 @pytest.mark.parametrize(
     "policy",
     [Unique(), Unique(**EVERY_OPTION), Unique(key=tenant_of), Unique(scope=({"region": ["eu"]}, "tenant"))],
-    ids=repr,
+    ids=["no option", "every option", "key", "scope"],
 )
 def test_a_policy_is_a_value(policy):
     twins = [Unique(**policy.options()), pickle.loads(pickle.dumps(policy)), copy.deepcopy(policy)]
