@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run the test suite in parallel; with words of your own for pytest, those: ``runtests.py tests/test_rig.py -x``."""
+"""Run the test suite in parallel; words of your own go to pytest: ``runtests.py tests/test_rig.py -x``."""
 
 from __future__ import annotations
 
