@@ -8,15 +8,19 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-
-
 #: A file stays in one process: its tests share workers.
 PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")
 
 
 def main() -> int:
+    """Run what was asked for, or everything; give the exit code."""
+    if len(sys.argv) > 1:
+        return pytest(*sys.argv[1:])
+    return pytest(*PARALLEL, "-m", "not alone") or pytest("-m", "alone")
+
+
+def pytest(*words: str) -> int:
     """Run pytest in the root of the repository and give its exit code."""
-    words = sys.argv[1:] or PARALLEL
     return subprocess.call([sys.executable, "-m", "pytest", *words], cwd=ROOT)  # noqa: S603
 
 

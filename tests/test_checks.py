@@ -374,7 +374,7 @@ def declared():
     made = []
 
     def declare(**options):
-        @current_app.task(name="tests.declared", **options)
+        @current_app.task(name="tests.declared", shared=False, **options)
         def declared(tenant_id, period="2026-08"):
             pass
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -136,7 +137,8 @@ def test_beat_sends_what_the_schedule_says(
 
 
 def test_the_tests_run_on_their_own_settings() -> None:
-    assert settings.SETTINGS_MODULE == "tests.settings"
+    assert os.environ["DJANGO_SETTINGS_MODULE"] == "tests.settings"
+    assert settings.JOURNAL_URL
 
 
 def test_each_test_lives_in_a_namespace_of_its_own(

@@ -14,7 +14,7 @@ from tests.crash.cells import CELLS, LEASE, VISIBILITY, Cell
 from tests.crash.finding import Finding
 from tests.crash.laboratory import laboratory
 
-pytestmark = [pytest.mark.worker, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.worker, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.alone]
 WRITE = "JOBDEDUP_WRITE_DOCS"
 ALL = [pytest.param(cell, id=cell.name) for cell in CELLS]
 

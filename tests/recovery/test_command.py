@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from django_jobdedup.stores.memory import MemoryStore
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.redis.keys import keys_of
 from django_jobdedup.stores.requests import Acquire
+from tests.conftest import need
 from tests.rig.engines import BACKEND, Engine
 from tests.rig.environment import Environment
 from tests.rig.waiting import wait_for
@@ -123,7 +125,7 @@ def test_without_django_celery_beat_it_says_what_to_write() -> None:
 @pytest.fixture
 def beat_world(celery_env: Environment, tmp_path: Any, settings: Any) -> Environment:
     """A project with django-celery-beat, and its tables."""
-    pytest.importorskip("django_celery_beat")
+    need(find_spec("django_celery_beat") is not None, "django-celery-beat")
     world = celery_env.having(
         settings={"INSTALLED_APPS": [*settings.INSTALLED_APPS, "django_celery_beat"]},
         variables={"DATABASE_PATH": str(tmp_path / "beat.sqlite3")},

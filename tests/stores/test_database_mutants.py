@@ -13,6 +13,7 @@ from .test_mutants import SEARCH
 from .world import POLICIES
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_walk_finds_the_mistake(
     sqlite_engine: Engine, locks: None, mutant: DatabaseMutant, monkeypatch: pytest.MonkeyPatch

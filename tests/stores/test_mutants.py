@@ -42,6 +42,7 @@ def machine(bench: RedisBench, mutant: Mutant) -> type[StoreMachine]:
     return Alone
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_walk_finds_the_mistake(client: Redis, mutant: Mutant) -> None:
     bench = RedisBench(client, ALIAS, mutant.edit)

@@ -21,7 +21,7 @@ from .troupe import Troupe, stories
 from .waits import tell_all
 
 # All is played in the setup of the first test.
-pytestmark = [pytest.mark.worker, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.worker, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.alone]
 WRITE = "JOBDEDUP_WRITE_DOCS"
 PAGE = TablePage(ROOT / "docs" / "explanation" / "endings.md", "ending")
 VERSION = tuple(int(part) for part in celery.__version__.split(".")[:2])
