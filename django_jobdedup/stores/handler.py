@@ -126,10 +126,10 @@ KNOWN: Final = ("BACKEND", "LOCATION", "OPTIONS")
 
 
 def _is_durable(options: Any) -> bool:
-    """Whether a backend is durable; one that cannot be read says so at its first use."""
+    """Whether a backend is durable; one that cannot be read, or has no app, says so at its first use."""
     try:
         return bool(import_string(options["BACKEND"]).durable)
-    except (AttributeError, ImportError, KeyError, TypeError):
+    except (AttributeError, ImportError, KeyError, TypeError, RuntimeError):
         return False
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -177,3 +180,27 @@ def test_an_alias_that_is_nearly_right_is_asked_for(settings: Any) -> None:
     settings.JOBDEDUP_STORES = {"durable": MEMORY}
     with pytest.raises(ImproperlyConfigured, match=r"no lock store 'durabl'.* Did you mean \"durable\"\?$"):
         StoreHandler()["durabl"]
+
+
+WITHOUT_THE_APP = f"""
+import django
+from celery import Celery
+from django.conf import settings
+
+settings.configure(JOBDEDUP_STORES={{"default": {{"BACKEND": "{DATABASE_STORE}"}}}})
+django.setup()
+app = Celery(broker="memory://", backend="cache+memory://")
+
+from django_jobdedup import outcome_of
+
+print(outcome_of(app.AsyncResult("an id")))
+"""
+
+
+def test_a_result_is_unknown_where_the_app_is_not_installed() -> None:
+    """There are no models then; it is no error to ask."""
+    clean = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_APP], env=clean, capture_output=True, text=True, check=False
+    )
+    assert (ended.stdout, ended.returncode) == ("unknown\n", 0), ended.stderr
