@@ -88,7 +88,8 @@ def marker_life(execution: Execution, claimed: Claimed | None) -> float:
     waited = claimed.at - at if claimed is not None and at else 0.0
     copies = execution.late_for or execution.redelivered or execution.far
     copies = copies or header.knobs.on_waiting == "merge"  # of which one more may have been published
-    if copies or waited > execution.visibility / 2:
+    # A negative wait tells of a clock that is ahead: as far as it is, the message may have waited as well.
+    if copies or abs(waited) > execution.visibility / 2:
         return header.copies + copies_live(header.knobs, execution.visibility)
     return SHORT_MARKER
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final, cast
 
 from django.db import DatabaseError, models
@@ -14,6 +13,7 @@ from django_jobdedup.models.intent import State
 from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, reachable
 from django_jobdedup.stores.database.dialect import explained
 from django_jobdedup.stores.durable import DurableStore
+from django_jobdedup.stores.results import Unavailable
 
 #: Rows in one statement: a long one would hold its locks and fill the log of the server.
 BATCH: Final = 500
@@ -26,11 +26,16 @@ def prune(stop: Stop) -> Tally:
     would run again; one that is dead stays until a person has seen it.
     """
     tally = Tally()
-    now = round(time.time() * 1000)
-    before = now - round(conf.RETENTION * 1000)
     for store in reachable("retention", tally):
         if not store.durable:
             continue
+        # By the clock that has written what is compared: the one of this host may be hours ahead.
+        clock = cast(DurableStore, store).now()
+        if isinstance(clock, Unavailable):
+            tally[UNAVAILABLE] += 1
+            continue
+        now = round(clock * 1000)
+        before = now - round(conf.RETENTION * 1000)
         alias = cast(DurableStore, store).using
         ended = JobIntent.objects.using(alias).ended_before(before, now).exclude(state=State.DEAD)
         try:

@@ -145,6 +145,10 @@ class DurableStore(Store):
         """Return what became of a stored call; None when its row is gone."""
 
     @abstractmethod
+    def now(self) -> float | Unavailable:
+        """Return the time by the clock of the store's database, epoch seconds."""
+
+    @abstractmethod
     def seek(self, id: str) -> Found | Unavailable | None:
         """Return the newest stored call with this Celery task id; None when there is none.
 

@@ -70,6 +70,12 @@ def test_an_ended_id_is_remembered_for_as_long_as_a_copy_may_come(
     assert marker_life(execution, Claimed(fence=1, at=NOW)) == expected
 
 
+@pytest.mark.parametrize(("ahead", "expected"), [(VISIBILITY / 3, SHORT_MARKER), (VISIBILITY, LONG)])
+def test_a_sender_whose_clock_is_ahead_hides_no_age(ahead: float, expected: float) -> None:
+    """Its message seems to come from the future; it may have waited for as long as the clock is ahead."""
+    assert marker_life(_execution(at=NOW + ahead), Claimed(fence=1, at=NOW)) == expected
+
+
 def test_a_run_without_a_running_seat_has_no_age() -> None:
     assert marker_life(_execution(at=NOW - 10 * VISIBILITY), None) == SHORT_MARKER
 

@@ -86,6 +86,18 @@ def test_an_ended_row_is_its_own_marker_and_leaves_with_it(using: str, settings:
     assert left(using) == ["marked"]
 
 
+def test_the_clock_of_the_database_counts(using: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host whose own clock is two weeks ahead deletes no row that still counts."""
+    rows(using, 1, token="young", ended_at=YOUNG)
+    rows(using, 1, token="marked", mark_until=NOW + 3600_000)
+    rows(using, 1)
+    events(using, 1, YOUNG)
+    ahead = time.time() + 2 * WEEK
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    assert prune(never) == {"intents": 1, "events": 0}
+    assert left(using) == ["young", "marked"]
+
+
 def test_it_deletes_in_batches_by_primary_key(using: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "BATCH", 10)
     rows(using, 35)

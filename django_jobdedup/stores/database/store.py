@@ -250,6 +250,11 @@ class DatabaseStore(DurableStore):
         """Return what became of a stored call."""
         return self.line.run("fate", partial(outgoing.fate, ref=ref, id=id))
 
+    def now(self) -> float | Unavailable:
+        """Return the time by the clock of the database."""
+        now = self.line.run("now", looking.now_of)
+        return now if isinstance(now, Unavailable) else now / 1000
+
     def seek(self, id: str) -> Found | Unavailable | None:
         """Return the newest stored call with this task id."""
         return self.line.run("seek", partial(outgoing.seek, id=id))
