@@ -161,6 +161,7 @@ def stored(call: Call, plain: Outcome | None = None, largest: int = LARGEST) -> 
         strategy=policy.dispatch_strategy.encode() if isinstance(policy, Unique) else None,
         typed=options.get("task_type") is not None,
         canvas=policy.canvas if isinstance(policy, Unique) else "run",
+        app=str(app.main or ""),
     )
     serializer = (
         options.get("serializer") or getattr(call.task_object, "serializer", None) or app.conf.task_serializer

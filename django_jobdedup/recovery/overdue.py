@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from django_jobdedup.dispatching import outbox
+from django_jobdedup.dispatching import by_app
 from django_jobdedup.recovery.duty import UNAVAILABLE, Tally
 from django_jobdedup.stores.base import Store
 from django_jobdedup.stores.durable import DurableStore, Intent
@@ -24,7 +24,7 @@ def publish_overdue(store: Store, overdue: Sequence[Overdue]) -> Tally:
     tally = Tally()
     intents = [Intent(each.ref, each.id, each.n, each.name, each.args, decided=True) for each in overdue]
     # A decided intent asks its store for nothing but the confirm, which every store has.
-    for sent in outbox.send(cast(DurableStore, store), intents):
+    for sent in by_app.send(cast(DurableStore, store), intents):
         if sent.what == "published":
             tally["overdue"] += 1
         elif sent.what == "failed":

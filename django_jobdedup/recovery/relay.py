@@ -17,10 +17,11 @@ from celery import current_app
 
 from django_jobdedup import signals
 from django_jobdedup.conf import conf
-from django_jobdedup.dispatching import outbox
+from django_jobdedup.dispatching import by_app, outbox
 from django_jobdedup.dispatching.broker import DOWN
 from django_jobdedup.dispatching.giving_up import tell
 from django_jobdedup.header import task_id_of
+from django_jobdedup.middleware.apps import app_of_stored
 from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, reachable
 from django_jobdedup.stores.durable import DurableStore, Intent
 from django_jobdedup.stores.results import Unavailable
@@ -90,7 +91,7 @@ def _drain(store: DurableStore, stop: Stop, tally: Tally) -> None:
             return
         if not intents:
             return
-        sent = outbox.send(store, _without_lapsed(store, intents, tally))
+        sent = by_app.send(store, _without_lapsed(store, intents, tally))
         for one in sent:
             _note(store, one, tally)
         if any(one.what == "broker down" for one in sent):
@@ -147,7 +148,7 @@ def _park(store: DurableStore, sent: outbox.Sent, tally: Tally) -> None:
     parked = _written(sent.reason, lambda reason: store.resolve(intent.ref, intent.id, "dead", reason=reason))
     if parked is not None:
         return  # somebody has started it, or the store does not answer: it comes again
-    tell(current_app, store, intent, sent.reason)
+    tell(app_of_stored(intent.call), store, intent, sent.reason)
     tally["dead"] += 1
     logger.error(
         "job %s of lock %s could not be published %d times and is parked as dead: %s",

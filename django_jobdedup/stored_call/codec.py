@@ -34,6 +34,7 @@ class Notes:
     ``promised`` and ``by_celery`` as in ``Call``. ``plain`` is the outcome of a call that takes no seat,
     else empty. ``strategy`` is the strategy for a refused dispatch, in its JSON form. ``typed``: Celery was
     given the task itself, not only its name. ``canvas``: what it becomes when it is refused and promised.
+    ``app`` is the name of the Celery app that was called.
     """
 
     promised: bool = False
@@ -42,6 +43,7 @@ class Notes:
     strategy: Any = None
     typed: bool = False
     canvas: str = "run"
+    app: str = ""
 
 
 _NOTES: Final = {each.name: each.default for each in fields(Notes)}
