@@ -16,7 +16,7 @@ from django_jobdedup.outcomes import How, Start
 from django_jobdedup.stores.durable import DurableStore
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.later import Step, later
-from django_jobdedup.stores.requests import Acquire, Finish, Withdraw
+from django_jobdedup.stores.requests import Acquire, Claim, Finish, Withdraw
 from django_jobdedup.stores.results import Claimed, Gone, Kept, NotMine, Released, Unavailable
 
 #: How long an ended id is remembered when the broker cannot have copied it: publish retries, seconds.
@@ -44,6 +44,8 @@ def give_back(execution: Execution, claimed: Claimed | None) -> None:
     # A run without a running seat leaves its waiting one behind.
     if claimed is None and ending.how is How.RELEASE:
         return _take(partial(_withdraw, ending))
+    if claimed is None and ending.how is How.KEEP and stores[execution.header.knobs.store].durable:
+        return _take(partial(_keep, ending, late_for=execution.late_for))
     # Only now is a lost lock news: a finish that is made up later meets what came meanwhile.
     _take(partial(_finish, ending, protected=claimed is not None), partial(_finish, ending, protected=False))
 
@@ -119,6 +121,23 @@ def _finish(ending: Ending, *, protected: bool) -> bool:
     if isinstance(answer, NotMine) and ending.unsent is not None:
         return _leave_to_the_relay(ending, ending.unsent)
     return not isinstance(answer, Unavailable)
+
+
+def _keep(ending: Ending, late_for: float) -> bool:
+    """Keep the lock of a run that had no running seat: it takes one to end with.
+
+    Left waiting, its row would be published again once its time is over.
+    """
+    header, knobs = ending.header, ending.header.knobs
+    # Without a gate: it has run, whoever runs beside it now.
+    request = Claim(
+        ref_of(header), header.token, header.n, ending.nonce, lease=knobs.lease, ttl=knobs.ttl, late=late_for,
+        gate=0, name=knobs.name, counted=False,
+    )  # fmt: skip
+    answer = stores[knobs.store].claim(request)
+    if isinstance(answer, Claimed):
+        return _finish(ending, protected=False)
+    return not isinstance(answer, Unavailable) and _withdraw(ending)
 
 
 def _leave_to_the_relay(ending: Ending, unsent: bytes) -> bool:
