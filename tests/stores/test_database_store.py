@@ -360,9 +360,7 @@ def test_without_tables_a_call_in_a_transaction_says_what_to_run(
     store = DatabaseStore("default", "bare")
     try:
         with (
-            pytest.raises(
-                OperationalError, match=r"no such table.*; run: manage\.py migrate jobdedup"
-            ),
+            pytest.raises(OperationalError, match=r"no such table.*; run: manage\.py migrate jobdedup"),
             transaction.atomic(using="bare"),
         ):
             store.defer([Acquire(REF, "a", call=b"a call")])
