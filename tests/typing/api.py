@@ -43,7 +43,7 @@ Unique(on_store_error="raise", canvas="run", observe=False, max_starts=None)
 Unique(ttl=UNSET)
 
 # What must not type-check.
-Unique("until_executed", "tenant_id")  # type: ignore[call-arg]
+Unique("until_executed", "tenant_id")  # type: ignore[arg-type]
 Unique(leese=30)  # type: ignore[arg-type]
 Unique(ttl="an hour")  # type: ignore[arg-type]
 Unique(limit="3")  # type: ignore[arg-type]
