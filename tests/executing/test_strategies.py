@@ -146,7 +146,7 @@ def test_the_end_of_a_run_wakes_the_job_that_waits_for_it(place: Place) -> None:
     begun, later = place.journal.runs(key)
     assert later.started - begun.started < 3.5
     assert place.journal.overlaps(key) == []
-    wait_for(lambda: place.worker.log.count(f"{second.id}] received") == 3, 10)
+    wait_for(lambda: place.worker.log.count(f"{second.id}] received") >= 3, 10)
     place.worker.wait_for_log(f"{second.id}] ignored")
     assert place.values(key) == [1, 2], "the one that slept finds that it has run"
 
