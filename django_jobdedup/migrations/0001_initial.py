@@ -91,6 +91,12 @@ class Migration(migrations.Migration):
                         blank=True, default="", help_text="Who has taken it to publish.", max_length=16
                     ),
                 ),
+                (
+                    "copies",
+                    models.IntegerField(
+                        default=0, help_text="How often nothing was heard of it for its TTL."
+                    ),
+                ),
                 ("wait_key", django_jobdedup.models.fields.AsciiField(max_length=80, null=True)),
                 ("run_key", django_jobdedup.models.fields.AsciiField(max_length=80, null=True)),
                 (

@@ -66,6 +66,7 @@ class JobIntent(models.Model):
     ended_at = models.BigIntegerField(null=True)
     publish_at = models.BigIntegerField(null=True, help_text="When it is anybody's to decide or publish.")
     relay = AsciiField(max_length=16, default="", blank=True, help_text="Who has taken it to publish.")
+    copies = models.IntegerField(default=0, help_text="How often nothing was heard of it for its TTL.")
 
     wait_key = AsciiField(max_length=80, null=True)
     run_key = AsciiField(max_length=80, null=True)

@@ -35,6 +35,14 @@ BATCH: Final = 100
 TRIES: Final = 5
 #: Pause before an intent that failed is tried again, seconds; doubled each time.
 PAUSE: Final = 5.0
+#: How often a job of which nothing is heard is published again before it is parked as dead: a worker that
+#: runs bodies without our claim (without this app, or without this store) would run it for ever.
+COPIES: Final = 5
+#: Why a job is parked that nobody has claimed.
+UNHEARD: Final = (
+    "published {} times, and no worker has claimed it within its TTL: is django_jobdedup installed, and the "
+    "store configured, in the workers of its queue?"
+)
 #: Why a job that was published lapses while the mode is ``off``.
 LAPSED: Final = "nothing was heard of it for its TTL, while JOBDEDUP_MODE was off"
 #: How long a broker that is down is left alone, seconds: at first, and at most.
@@ -91,7 +99,7 @@ def _drain(store: DurableStore, stop: Stop, tally: Tally) -> None:
             return
         if not intents:
             return
-        sent = by_app.send(store, _without_lapsed(store, intents, tally))
+        sent = by_app.send(store, _without_unheard(store, _without_lapsed(store, intents, tally), tally))
         for one in sent:
             _note(store, one, tally)
         if any(one.what == "broker down" for one in sent):
@@ -113,6 +121,14 @@ def _without_lapsed(store: DurableStore, intents: list[Intent], tally: Tally) ->
         if intent.published and store.resolve(intent.ref, intent.id, "lost", reason=LAPSED) is None:
             tally["settled"] += 1
     return [intent for intent in intents if not intent.published]
+
+
+def _without_unheard(store: DurableStore, intents: list[Intent], tally: Tally) -> list[Intent]:
+    """Park jobs that were published again and again and never claimed; return the others."""
+    for intent in intents:
+        if intent.copies > COPIES:
+            _park(store, intent, UNHEARD.format(intent.copies), tally)
+    return [intent for intent in intents if intent.copies <= COPIES]
 
 
 def _is_back() -> bool:
@@ -140,22 +156,20 @@ def _note(store: DurableStore, sent: outbox.Sent, tally: Tally) -> None:
         tally["failed"] += 1
         tries = _written(sent.reason, lambda reason: store.missed(intent.ref, intent.id, reason, retry_in))
         if isinstance(tries, int) and tries >= TRIES:
-            _park(store, sent, tally)
+            _park(store, intent, f"failed {TRIES} times: {sent.reason}", tally)
 
 
-def _park(store: DurableStore, sent: outbox.Sent, tally: Tally) -> None:
-    intent = sent.intent
-    parked = _written(sent.reason, lambda reason: store.resolve(intent.ref, intent.id, "dead", reason=reason))
+def _park(store: DurableStore, intent: Intent, why: str, tally: Tally) -> None:
+    parked = _written(why, lambda reason: store.resolve(intent.ref, intent.id, "dead", reason=reason))
     if parked is not None:
         return  # somebody has started it, or the store does not answer: it comes again
-    tell(app_of_stored(intent.call), store, intent, sent.reason)
+    tell(app_of_stored(intent.call), store, intent, why)
     tally["dead"] += 1
     logger.error(
-        "job %s of lock %s could not be published %d times and is parked as dead: %s",
+        "job %s of lock %s is parked as dead: %s",
         task_id_of(intent.id),
         intent.name,
-        TRIES,
-        sent.reason,
+        why,
         extra={"action": "dead", "task_id": task_id_of(intent.id), "fingerprint": intent.ref.fingerprint},
     )
 

@@ -29,7 +29,7 @@ class Intent:
 
     ``decided`` False: written in a transaction, without a seat so far. ``call`` is the stored call with
     the newest arguments, ``n`` the attempt to publish it as, ``attempts`` how often that has failed.
-    ``published``: a message of it was out, and nothing was heard of it for its TTL.
+    ``published``: a message of it was out, and nothing was heard of it for its TTL; ``copies``: how often.
     """
 
     ref: Ref
@@ -40,6 +40,7 @@ class Intent:
     decided: bool
     attempts: int = 0
     published: bool = False
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from django.core.management import call_command
 from django.db import connections
 
 from django_jobdedup.dispatching.broker import breaker_of
+from django_jobdedup.exceptions import JobDead
 from django_jobdedup.models import JobIntent
 from django_jobdedup.recovery import relay as module
 from django_jobdedup.recovery.duty import Tally, never
@@ -205,6 +206,21 @@ def test_while_the_mode_is_off_what_was_published_lapses_and_the_rest_goes_out(
     assert done["settled"] == done["published"] == 1
     assert base.sent() == [first.id, second.id]
     settings.JOBDEDUP_MODE = "enforce"
+    assert tasks.until_executed.delay("a").outcome == "accepted", "the key is free"
+
+
+@pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")
+def test_what_no_worker_claims_is_parked_in_the_end(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker without this app runs the body each time and never says so."""
+    monkeypatch.setattr("django_jobdedup.recovery.relay.COPIES", 2)
+    first = tasks.until_executed.apply_async(("a",), unique={"ttl": 0.5})
+    wait_for(lambda: relay(never)["dead"], 20, what="a parked row")
+    assert base.sent() == [first.id] * 3
+    (row,) = base.rows()
+    assert (row.state, row.copies, row.seat) == ("dead", 3, "")
+    assert "no worker has claimed it" in row.reason
+    with pytest.raises(JobDead, match="published 3 times"):
+        first.get(timeout=5)
     assert tasks.until_executed.delay("a").outcome == "accepted", "the key is free"
 
 

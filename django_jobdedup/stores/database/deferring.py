@@ -22,7 +22,9 @@ NAMES: Final = (
     *(name for name in FRESH if name != "publish_at"), "created_at", "publish_at",
 )  # fmt: skip
 #: What a row that exists takes from the new one: a caller may give the id of an ended job again.
-TAKEN: Final = ("call", "name", "state", "reason", "attempts", "publish_at", "ended_at", "relay", "mark_by")
+TAKEN: Final = ("call", "name", "state", "reason", "attempts", "publish_at", "ended_at", "relay", "copies",
+    "mark_by",
+)  # fmt: skip
 
 
 def defer(sql: Sql, requests: Sequence[Acquire], pending: int) -> None:

@@ -22,7 +22,7 @@ MOST: Final = 500
 BATCH: Final = 100
 INTENT: Final = (
     "id", "shard", "fingerprint", "token", "name", "call", "seat", "attempts", "mark_n", "mark_until",
-    "relay",
+    "copies", "relay",
 )  # fmt: skip
 #: The first letter of the stamp in a row whose message has been out before.
 OUT: Final = "+"
@@ -83,6 +83,7 @@ def _stamp(sql: Sql, ids: list[int], stamp: str, now: int, then: int) -> None:
     text = (
         f"UPDATE {q(TABLE)} SET "  # noqa: S608
         f"{q('relay')} = CASE WHEN {q('state')} = 'published' OR {q('relay')} LIKE %s THEN %s ELSE %s END, "
+        f"{q('copies')} = {q('copies')} + CASE WHEN {q('state')} = 'published' THEN 1 ELSE 0 END, "
         f"{q('publish_at')} = %s, {q('state')} = 'pending', "
         f"{q('until')} = CASE WHEN {seated} THEN %s ELSE {q('until')} END, "
         f"{q('attention')} = CASE WHEN {seated} THEN %s ELSE {q('attention')} END, "
@@ -122,6 +123,7 @@ def _intent(row: tuple[Any, ...], now: int) -> Intent:
         bool(values["seat"]),
         values["attempts"],
         values["relay"].startswith(OUT),
+        values["copies"],
     )
 
 

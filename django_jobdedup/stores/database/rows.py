@@ -34,7 +34,7 @@ FRESH: Final[Mapping[str, Any]] = {
     "seat": "", "nonce": "", "lease": 0, "until": 0, "due": 0, "first": 0, "since": 0, "ttl": 0, "over": "",
     "args": None, "merged": 0, "starts": 0, "refused": 0, "fence": 0, "by": "", "last": "",
     "mark_until": 0, "mark_n": -1, "mark_final": 0, "mark_by": "", "mark_nonce": "", "mark_number": None,
-    "relay": "",
+    "relay": "", "copies": 0,
 }  # fmt: skip
 #: What a row loses with its seat; the rest stays for people, and the fence for the next claim.
 UNSEATED: Final[Mapping[str, Any]] = {
