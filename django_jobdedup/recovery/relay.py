@@ -156,7 +156,7 @@ def _note(store: DurableStore, sent: outbox.Sent, tally: Tally) -> None:
         tally["failed"] += 1
         tries = _written(sent.reason, lambda reason: store.missed(intent.ref, intent.id, reason, retry_in))
         if isinstance(tries, int) and tries >= TRIES:
-            _park(store, intent, f"failed {TRIES} times: {sent.reason}", tally)
+            _park(store, intent, sent.reason, tally)
 
 
 def _park(store: DurableStore, intent: Intent, why: str, tally: Tally) -> None:

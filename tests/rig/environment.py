@@ -82,7 +82,14 @@ class Environment:
 
     def _celery_options(self) -> dict[str, Any]:
         prefix = {"global_keyprefix": f"{self.namespace}:"}
-        options = {"broker_transport_options": {}, "result_backend_transport_options": {}, **self.celery}
+        options = {
+            "broker_transport_options": {},
+            "result_backend_transport_options": {},
+            # A test that was killed may have left one; it would win over broker_url.
+            "broker_read_url": None,
+            "broker_write_url": None,
+            **self.celery,
+        }
         for name in ("broker_transport_options", "result_backend_transport_options"):
             options[name] = {**prefix, **options[name]}
         return options
@@ -107,4 +114,6 @@ def forget_connections(app: Celery) -> None:
     app._local.__dict__.pop("backend", None)
     app._pool = None
     app.amqp._producer_pool = None
+    app.amqp.__dict__.pop("queues", None)  # those that a test has declared
+    app.amqp.__dict__.pop("router", None)
     pools.reset()

@@ -63,7 +63,7 @@ def test_a_broker_that_is_down_costs_no_call_anything(base: Base, settings: Any,
     try:
         done = dispatch_many(work.count.s(number) for number in range(3))
     finally:
-        app.conf.broker_write_url = app.conf.broker_url = reachable
+        app.conf.broker_write_url, app.conf.broker_url = None, reachable
         app._pool = app.amqp._producer_pool = None
     assert [str(each.outcome) for each in done] == ["accepted"] * 3
     assert base.sent() == []
