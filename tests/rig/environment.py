@@ -114,6 +114,6 @@ def forget_connections(app: Celery) -> None:
     app._local.__dict__.pop("backend", None)
     app._pool = None
     app.amqp._producer_pool = None
-    app.amqp.__dict__.pop("queues", None)  # those that a test has declared
-    app.amqp.__dict__.pop("router", None)
+    for name in {*app.amqp.__dict__.get("queues", ())} - {"celery", app.conf.task_default_queue}:
+        del app.amqp.queues[name]  # those that a test has declared
     pools.reset()
