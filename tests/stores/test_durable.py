@@ -221,7 +221,7 @@ def test_the_attempt_to_publish_counts_hand_overs(database: DatabaseBench) -> No
     database.again("a", call=b"retry")
     database.finish("a", how=How.HANDOVER, n=2, marker_ttl=20_000)
     database.advance(10_000)
-    told = Intent(REF, "a", 3, "shop.recompute", b"retry", decided=True, published=True)
+    told = Intent(REF, "a", 3, "shop.recompute", b"retry", decided=True, published=True, copies=1)
     assert database.store.due() == [told]
 
 
