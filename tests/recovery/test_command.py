@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connections
 
 from django_jobdedup.management.commands.jobdedup import SUBCOMMANDS
 from django_jobdedup.recovery.maintain import NAMES
@@ -191,14 +190,11 @@ def test_without_tables_every_duty_says_what_to_run(
     caplog: pytest.LogCaptureFixture,
     django_db_blocker: Any,
 ) -> None:
-    Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).register()
     settings.JOBDEDUP_STORES = {"default": {"BACKEND": BACKEND, "LOCATION": "bare"}}
-    try:
+    with Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).known():
         with pytest.raises(CommandError):
             said("maintain")
-    finally:
         stores.reset()
-        del connections["bare"], connections.settings["bare"]
     words = [record.getMessage() for record in caplog.records if "store_unavailable" in str(record.__dict__)]
     assert {word.partition("(")[2].partition(")")[0] for word in words} >= {"due", "retention"}
     assert all("run: manage.py migrate jobdedup --database bare" in word for word in words)

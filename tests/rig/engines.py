@@ -67,9 +67,24 @@ class Engine:
         return {**self.settings, "DATABASES": {self.alias: self.database, "default": self.database}}
 
     def register(self) -> None:
-        """Make the alias known to this process."""
+        """Make the alias known to this process for good; in a test, use ``known``."""
         made = connections.configure_settings({"default": {}, self.alias: dict(self.database)})
         connections.settings[self.alias] = made[self.alias]
+
+    @contextlib.contextmanager
+    def known(self) -> Iterator[None]:
+        """Make the alias known to this process for a while.
+
+        Not for good: a Django test case forbids, at its start, every database that it knows of and did
+        not ask for, and the engine of a later test would be closed to it.
+        """
+        self.register()
+        try:
+            yield
+        finally:
+            connections[self.alias].close()
+            del connections[self.alias]
+            del connections.settings[self.alias]
 
     def empty(self) -> None:
         """Delete every row of the store."""
@@ -171,19 +186,14 @@ class Engines:
         if name not in self._made:
             database = self._stack.enter_context(database_of(name, self._folder))
             engine = Engine(name, f"jobs_{name}", database)
-            engine.register()
-            with self._blocker.unblock():
+            with engine.known(), self._blocker.unblock():
                 call_command("migrate", database=engine.alias, verbosity=0, interactive=False)
             self._made[name] = engine
         return self._made[name]
 
     def close(self) -> None:
         """Drop the databases."""
-        with self._blocker.unblock():
-            for engine in self._made.values():
-                connections[engine.alias].close()
-                del connections.settings[engine.alias]
-            self._stack.close()
+        self._stack.close()
 
 
 @pytest.fixture(scope="session")
@@ -202,10 +212,9 @@ def opened(name: str, engines: Engines, blocker: DjangoDbBlocker) -> Iterator[En
 
     need(is_there(name), f"a {name} server")
     engine = engines.get(name)
-    with blocker.unblock():
+    with blocker.unblock(), engine.known():
         engine.empty()
         yield engine
-        connections[engine.alias].close()
 
 
 @pytest.fixture(params=ENGINES)

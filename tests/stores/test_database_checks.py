@@ -51,9 +51,8 @@ def test_an_engine_to_which_the_routers_lead_is_looked_at_too(settings: Any, uns
 def test_missing_tables_are_reported_where_the_database_may_be_asked(
     settings: Any, sqlite_engine: Engine, tmp_path: Path
 ) -> None:
-    Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).register()
     settings.JOBDEDUP_STORES = {"default": {"BACKEND": BACKEND, "LOCATION": "bare"}}
-    try:
+    with Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).known():
         assert check_tables() == []
         assert check_tables(databases=[sqlite_engine.alias]) == []
         (found,) = checks.run_checks(tags=["jobdedup"], databases=["bare"])
@@ -61,9 +60,6 @@ def test_missing_tables_are_reported_where_the_database_may_be_asked(
             "jobdedup.W108",
             "Run: manage.py migrate jobdedup --database bare",
         )
-    finally:
-        connections["bare"].close()
-        del connections["bare"], connections.settings["bare"]
 
 
 class ToBare:
@@ -76,29 +72,22 @@ class ToBare:
 def test_missing_tables_of_dead_jobs_are_reported_with_locks_in_redis_too(
     settings: Any, sqlite_engine: Engine, tmp_path: Path
 ) -> None:
-    Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).register()
     settings.JOBDEDUP_STORES = {}
     settings.DATABASE_ROUTERS = [f"{__name__}.ToBare"]
-    try:
+    with Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).known():
         assert check_tables(databases=[sqlite_engine.alias]) == []
         (found,) = check_tables(databases=["bare"])
         assert found.id == "jobdedup.W108"
         assert "The tables of dead jobs are missing in 'bare'" in found.msg
-    finally:
-        connections["bare"].close()
-        del connections["bare"], connections.settings["bare"]
 
 
 def test_migrate_itself_is_not_told_to_migrate(
     settings: Any, sqlite_engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).register()
     settings.JOBDEDUP_STORES = {"default": {"BACKEND": BACKEND, "LOCATION": "bare"}}
     monkeypatch.setattr("sys.argv", ["manage.py", "migrate"])
-    try:
+    with Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).known():
         assert check_tables(databases=["bare"]) == []
-    finally:
-        del connections.settings["bare"]
 
 
 class ByHand:
@@ -111,15 +100,12 @@ class ByHand:
 @pytest.mark.parametrize("way", ["named", "routed"])
 def test_an_alias_without_autocommit_is_reported(settings: Any, sqlite_engine: Engine, way: str) -> None:
     """Nothing that a worker or a relay writes there would ever be committed."""
-    Engine("sqlite", "by_hand", {**sqlite_engine.database, "AUTOCOMMIT": False}).register()
     if way == "named":
         settings.JOBDEDUP_STORES = {"default": {"BACKEND": BACKEND, "LOCATION": "by_hand"}}
     else:
         settings.DATABASE_ROUTERS = [f"{__name__}.ByHand"]
         settings.JOBDEDUP_STORES = {"default": {"BACKEND": BACKEND}}
-    try:
+    with Engine("sqlite", "by_hand", {**sqlite_engine.database, "AUTOCOMMIT": False}).known():
         (found,) = check_stores()
-    finally:
-        del connections["by_hand"], connections.settings["by_hand"]
     assert found.id == "jobdedup.E108"
     assert "DATABASES['by_hand'] has AUTOCOMMIT = False" in found.msg

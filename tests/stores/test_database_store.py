@@ -38,10 +38,8 @@ SECOND = "jobs_second"
 def second(database: DatabaseBench) -> Iterator[Any]:
     """Another connection to the same database."""
     other = Engine(database.engine.name, SECOND, database.engine.database)
-    other.register()
-    yield connections[SECOND]
-    connections[SECOND].close()
-    del connections[SECOND], connections.settings[SECOND]
+    with other.known():
+        yield connections[SECOND]
 
 
 # --- settings -------------------------------------------------------------------------------------------
@@ -251,33 +249,25 @@ def test_who_is_never_let_in_is_told_so(database: DatabaseBench, second: Any, mo
 
 def test_a_database_that_is_down_is_unavailable_and_left_alone(settings: Any, django_db_blocker: Any) -> None:
     gone = {"ENGINE": "django.db.backends.postgresql", "NAME": "x", "HOST": "127.0.0.1", "PORT": "1"}
-    Engine("postgresql", "gone", gone).register()
-    try:
-        with django_db_blocker.unblock():
-            store = DatabaseStore("default", "gone")
-            first = store.acquire(Acquire(REF, "a"))
-            assert isinstance(first, Unavailable)
-            assert "OperationalError" in first.error
-            assert store.line.breaker.refuses()
-            assert not store.in_transaction()
-            assert isinstance(store.due(), Unavailable)
-            assert store.renew([]) == []
-    finally:
-        del connections["gone"], connections.settings["gone"]
+    with Engine("postgresql", "gone", gone).known(), django_db_blocker.unblock():
+        store = DatabaseStore("default", "gone")
+        first = store.acquire(Acquire(REF, "a"))
+        assert isinstance(first, Unavailable)
+        assert "OperationalError" in first.error
+        assert store.line.breaker.refuses()
+        assert not store.in_transaction()
+        assert isinstance(store.due(), Unavailable)
+        assert store.renew([]) == []
 
 
 def test_missing_tables_are_named_with_what_to_do(sqlite_engine: Engine, tmp_path: Any) -> None:
-    Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).register()
-    try:
+    with Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).known():
         store = DatabaseStore("default", "bare")
         answer = store.acquire(Acquire(REF, "a"))
         assert isinstance(answer, Unavailable)
         assert "manage.py migrate jobdedup --database bare" in answer.error
         assert not store.line.breaker.refuses()
         assert not store.has_tables()
-    finally:
-        connections["bare"].close()
-        del connections["bare"], connections.settings["bare"]
 
 
 def test_a_connection_that_broke_while_nobody_used_it_is_opened_again(
@@ -356,13 +346,9 @@ def test_without_tables_a_call_in_a_transaction_says_what_to_run(
     sqlite_engine: Engine, settings: Any, tmp_path: Path
 ) -> None:
     """The caller's transaction is his, so the error is raised; it is the database's own, with advice."""
-    Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).register()
-    store = DatabaseStore("default", "bare")
-    try:
-        with (
-            pytest.raises(OperationalError, match=r"no such table.*; run: manage\.py migrate jobdedup"),
-            transaction.atomic(using="bare"),
-        ):
-            store.defer([Acquire(REF, "a", call=b"a call")])
-    finally:
-        del connections["bare"], connections.settings["bare"]
+    with (
+        Engine("sqlite", "bare", {**sqlite_engine.database, "NAME": str(tmp_path / "bare")}).known(),
+        pytest.raises(OperationalError, match=r"no such table.*; run: manage\.py migrate jobdedup"),
+        transaction.atomic(using="bare"),
+    ):
+        DatabaseStore("default", "bare").defer([Acquire(REF, "a", call=b"a call")])

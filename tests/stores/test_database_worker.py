@@ -81,8 +81,8 @@ def story(
     engine = engines.get(request.param)
     folder = tmp_path_factory.mktemp("database")
     with django_db_blocker.unblock(), ExitStack() as stack:
+        stack.enter_context(engine.known())
         engine.empty()
-        stack.callback(connections[engine.alias].close)
         yield play(engine, redis_server.url, folder, stack)
 
 
