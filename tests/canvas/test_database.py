@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from celery import chain, chord, group
-from django.db import connections, transaction
+from django.db import transaction
 from django.test import override_settings
 
 from django_jobdedup.models import JobIntent
@@ -24,14 +24,9 @@ pytestmark = [pytest.mark.worker, pytest.mark.timeout(90)]
 
 
 @pytest.fixture(scope="module")
-def engine(
-    world: Any, engines: Engines, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Engine]:
+def engine(world: Any, engines: Engines, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """A database with the locks in it, and a worker over it."""
-    found = engines.get("sqlite_wal")
-    with django_db_blocker.unblock(), ExitStack() as stack:
-        found.empty()
-        stack.callback(connections[found.alias].close)
+    with engines.open("sqlite_wal") as found, ExitStack() as stack:
         stack.enter_context(override_settings(JOBDEDUP_STORES=found.stores))
         there = world.having(settings=found.settings_as_default)
         folder = tmp_path_factory.mktemp("database")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -35,17 +37,17 @@ STORES = ("redis", "memory", "database")
 
 
 @pytest.fixture(params=STORES)
-def scene(request: pytest.FixtureRequest, celery_env: Environment, settings: Any, engines: Engines) -> Scene:
+def scene(
+    request: pytest.FixtureRequest, celery_env: Environment, settings: Any, engines: Engines
+) -> Iterator[Scene]:
     """A follower of job ``winner`` on each store."""
-    if request.param == "memory":
-        settings.JOBDEDUP_STORES = {"default": {"BACKEND": "django_jobdedup.stores.memory.MemoryStore"}}
-    elif request.param == "database":
-        request.getfixturevalue("django_db_blocker").unblock()
-        engine = engines.get("sqlite_wal")
-        engine.empty()
-        settings.JOBDEDUP_STORES = engine.stores
-    winner.forget()
-    return Scene()
+    with contextlib.ExitStack() as stack:
+        if request.param == "memory":
+            settings.JOBDEDUP_STORES = {"default": {"BACKEND": "django_jobdedup.stores.memory.MemoryStore"}}
+        elif request.param == "database":
+            settings.JOBDEDUP_STORES = stack.enter_context(engines.open("sqlite_wal")).stores
+        winner.forget()
+        yield Scene()
 
 
 class Scene:

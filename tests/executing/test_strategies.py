@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import redis
 from celery.exceptions import TimeLimitExceeded
-from django.db import connections
 
 from django_jobdedup import JobDead
 from django_jobdedup.dead import dead_jobs, delete, requeue
@@ -74,23 +73,20 @@ def place(
     redis_server: Any,
     tmp_path_factory: pytest.TempPathFactory,
     engines: Engines,
-    django_db_blocker: Any,
 ) -> Iterator[Place]:
     """A worker whose default database is that of the dead jobs; its locks lie in Redis, or there as well."""
-    engine = engines.get("sqlite_wal")
     celery = {
         "imports": [tasks.MODULE],
         "broker_transport_options": FAST_REDELIVERY,
         "worker_lost_wait": 0.5,
     }
-    database = {"DATABASES": {"default": engine.database}}
-    stores = {}
-    if request.param == "database":
-        database, stores = engine.settings_as_default, {"JOBDEDUP_STORES": engine.stores}
-    environment = Environment(new_namespace(), redis_server.url, celery=celery, settings=stores)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(django_db_blocker.unblock())
-        engine.empty()
+    with engines.open("sqlite_wal") as engine, contextlib.ExitStack() as stack:
+        database = {"DATABASES": {"default": engine.database}}
+        stores = {}
+        if request.param == "database":
+            database, stores = engine.settings_as_default, {"JOBDEDUP_STORES": engine.stores}
+        environment = Environment(new_namespace(), redis_server.url, celery=celery, settings=stores)
+        stack.callback(environment.clean)
         stack.enter_context(environment.entered(app))
         stack.enter_context(swept())
         folder = tmp_path_factory.mktemp("strategies")
@@ -102,8 +98,6 @@ def place(
         keys = stack.enter_context(contextlib.closing(LockKeys(environment)))
         client = stack.enter_context(redis.Redis.from_url(environment.redis_url, decode_responses=True))
         yield Place(worker, journal, keys, client, environment.namespace, engine, request.param)
-        connections[engine.alias].close()
-    environment.clean()
 
 
 def running(place: Place, task: Any, seconds: float, value: int = 1) -> tuple[str, Any]:

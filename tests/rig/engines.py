@@ -78,6 +78,9 @@ class Engine:
         Not for good: a Django test case forbids, at its start, every database that it knows of and did
         not ask for, and the engine of a later test would be closed to it.
         """
+        if self.alias in connections.settings:  # of the module, of which this is a test
+            yield
+            return
         self.register()
         try:
             yield
@@ -191,6 +194,17 @@ class Engines:
             self._made[name] = engine
         return self._made[name]
 
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[Engine]:
+        """Give an engine for a while: empty, known, open."""
+        from tests.conftest import need
+
+        need(is_there(name), f"a {name} server")
+        engine = self.get(name)
+        with self._blocker.unblock(), engine.known():
+            engine.empty()
+            yield engine
+
     def close(self) -> None:
         """Drop the databases."""
         self._stack.close()
@@ -206,38 +220,29 @@ def engines(
     engines.close()
 
 
-def opened(name: str, engines: Engines, blocker: DjangoDbBlocker) -> Iterator[Engine]:
-    """Give an engine to one test: empty, and open."""
-    from tests.conftest import need
-
-    need(is_there(name), f"a {name} server")
-    engine = engines.get(name)
-    with blocker.unblock(), engine.known():
-        engine.empty()
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, engines: Engines) -> Iterator[Engine]:
+    """Each engine in turn."""
+    with engines.open(request.param) as engine:
         yield engine
 
 
-@pytest.fixture(params=ENGINES)
-def engine(
-    request: pytest.FixtureRequest, engines: Engines, django_db_blocker: DjangoDbBlocker
-) -> Iterator[Engine]:
-    """Each engine in turn."""
-    yield from opened(request.param, engines, django_db_blocker)
-
-
 @pytest.fixture
-def sqlite_engine(engines: Engines, django_db_blocker: DjangoDbBlocker) -> Iterator[Engine]:
+def sqlite_engine(engines: Engines) -> Iterator[Engine]:
     """A SQLite file in WAL mode."""
-    yield from opened("sqlite_wal", engines, django_db_blocker)
+    with engines.open("sqlite_wal") as engine:
+        yield engine
 
 
 @pytest.fixture
-def postgresql_engine(engines: Engines, django_db_blocker: DjangoDbBlocker) -> Iterator[Engine]:
+def postgresql_engine(engines: Engines) -> Iterator[Engine]:
     """A PostgreSQL database."""
-    yield from opened("postgresql", engines, django_db_blocker)
+    with engines.open("postgresql") as engine:
+        yield engine
 
 
 @pytest.fixture
-def mariadb_engine(engines: Engines, django_db_blocker: DjangoDbBlocker) -> Iterator[Engine]:
+def mariadb_engine(engines: Engines) -> Iterator[Engine]:
     """A MariaDB or MySQL database."""
-    yield from opened("mariadb", engines, django_db_blocker)
+    with engines.open("mariadb") as engine:
+        yield engine

@@ -19,10 +19,9 @@ from django.test import override_settings
 
 from django_jobdedup.models import JobIntent
 from testproject.celery import app
-from tests.conftest import need
 from tests.executing import tasks
 from tests.executing.conftest import IMPORTS, call_until_accepted, swept
-from tests.rig.engines import Engine, Engines, is_there
+from tests.rig.engines import Engine, Engines
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.journal import Journal, Run
 from tests.rig.redelivery import FAST_REDELIVERY
@@ -73,16 +72,11 @@ def story(
     request: pytest.FixtureRequest,
     redis_server: Any,
     engines: Engines,
-    django_db_blocker: Any,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Story]:
     """Play everything."""
-    need(is_there(request.param), f"a {request.param} server")
-    engine = engines.get(request.param)
     folder = tmp_path_factory.mktemp("database")
-    with django_db_blocker.unblock(), ExitStack() as stack:
-        stack.enter_context(engine.known())
-        engine.empty()
+    with engines.open(request.param) as engine, ExitStack() as stack:
         yield play(engine, redis_server.url, folder, stack)
 
 

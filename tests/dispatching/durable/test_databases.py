@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,14 +21,12 @@ from .conftest import Base
 
 
 @pytest.fixture
-def other(engines: Engines, base: Base, settings: Any) -> str:
+def other(engines: Engines, base: Base, settings: Any) -> Iterator[str]:
     """A second database with a store of its own, ``orders``; gives its alias."""
-    engine = engines.get("sqlite" if base.engine.name == "sqlite_wal" else "sqlite_wal")
-    engine.empty()
-    settings.JOBDEDUP_STORES = {
-        **base.engine.stores, "orders": {"BACKEND": BACKEND, "LOCATION": engine.alias}
-    }  # fmt: skip
-    return engine.alias
+    with engines.open("sqlite" if base.engine.name == "sqlite_wal" else "sqlite_wal") as engine:
+        orders = {"BACKEND": BACKEND, "LOCATION": engine.alias}
+        settings.JOBDEDUP_STORES = {**base.engine.stores, "orders": orders}
+        yield engine.alias
 
 
 ORDERS = {"store": "orders"}

@@ -18,7 +18,7 @@ from testproject.embedded_redis import EmbeddedRedis, GivenRedis
 from testproject.shop.models import Invoice, Tenant
 from tests.dispatching import jobs
 from tests.jobs import tasks
-from tests.rig.engines import BACKEND, Engine, Engines, is_there
+from tests.rig.engines import BACKEND, Engine, Engines
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.waiting import wait_for
 from tests.rig.worker import Worker
@@ -32,18 +32,12 @@ WAIT = 60
 
 
 @pytest.fixture(scope="module", params=["postgresql", "mariadb", "sqlite_wal"])
-def database(request: pytest.FixtureRequest, engines: Engines, django_db_blocker: Any) -> Iterator[Engine]:
+def database(request: pytest.FixtureRequest, engines: Engines) -> Iterator[Engine]:
     """A database that this process and the workers share."""
-    from tests.conftest import need
-
-    need(is_there(request.param), f"a {request.param} server")
-    engine = engines.get(request.param)
-    with django_db_blocker.unblock():
-        engine.empty()
+    with engines.open(request.param) as engine:
         yield engine
         for model in (Invoice, Tenant):
             model.objects.using(engine.alias).all().delete()
-        connections[engine.alias].close()
 
 
 @pytest.fixture(scope="module")
