@@ -12,7 +12,6 @@ from django_jobdedup.exceptions import JobLost
 from django_jobdedup.models import JobIntent
 from django_jobdedup.recovery.duty import Tally, never
 from django_jobdedup.recovery.lost_runs import readers
-from django_jobdedup.recovery.periodic import NAME
 from django_jobdedup.recovery.reaper import reap
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.memory import MemoryStore
@@ -217,9 +216,7 @@ def test_a_backend_that_does_not_answer_is_asked_once_a_pass(
     assert reap(never) == {"answered": 2}
 
 
-# The cost ------------------------------------------------------------------------------------------
-
-LAPSED, SHARDS = 10, 4
+# The other stores ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -227,53 +224,10 @@ def redis_store(settings: Any, lock_server: EmbeddedRedis) -> RedisStore:
     """A Redis store on a server of its own."""
     cache = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": lock_server.url}
     settings.CACHES = {**settings.CACHES, "jobdedup": cache}
-    settings.JOBDEDUP_SHARDS = SHARDS
     readers.reset()
     store = stores["default"]
     assert isinstance(store, RedisStore)
     return store
-
-
-def commands_of_a_pass(store: RedisStore, lock_server: EmbeddedRedis) -> dict[str, int]:
-    """Let runs lapse, and count what the server executes while they are reaped, inside of scripts too."""
-    import redis
-
-    locks = Locks(store, NAME)
-    for number in range(LAPSED):
-        locks.run(f"lapsed-{number}", Ref(number % SHARDS, f"{number:064x}"), lease=0.001)
-    with redis.Redis.from_url(lock_server.url, decode_responses=True) as client:
-        client.config_resetstat()
-        client.config_set("slowlog-log-slower-than", 50_000)
-        client.slowlog_reset()
-        assert reap(never) == {"lost": LAPSED}
-        stats: dict[str, Any] = client.info("commandstats")
-        assert client.slowlog_get() == []
-    return {name: number["calls"] for name, number in stats.items() if "cmdstat_config" not in name}
-
-
-def test_the_cost_grows_with_what_has_lapsed_not_with_what_is_held(
-    redis_store: RedisStore, lock_server: EmbeddedRedis
-) -> None:
-    commands_of_a_pass(redis_store, lock_server)  # the scripts are loaded
-    few = commands_of_a_pass(redis_store, lock_server)
-    hold(redis_store, 100_000)
-    many = commands_of_a_pass(redis_store, lock_server)
-
-    assert many == few
-    assert sum(many.values()) < 20 * LAPSED + 10 * SHARDS
-
-
-def hold(store: RedisStore, number: int) -> None:
-    """Take that many locks that nobody else wants."""
-    from django_jobdedup.stores.requests import Acquire
-
-    for start in range(0, number, 1000):
-        refs = [Ref(n % SHARDS, f"{n + LAPSED:064x}") for n in range(start, start + 1000)]
-        store.acquire_many([Acquire(ref, f"held-{ref.fingerprint}", name="held") for ref in refs])
-        store.confirm([(ref, f"held-{ref.fingerprint}") for ref in refs])
-
-
-# The other stores ----------------------------------------------------------------------------------
 
 
 def test_a_lost_run_in_redis_is_told(redis_store: RedisStore) -> None:
