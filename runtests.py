@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-#: A file stays in one process: its tests share workers.
-PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")
+#: A file stays in one process: its tests share workers. Most of them wait most of the time, so there are
+#: more processes than cores.
+PROCESSES = min((os.cpu_count() or 2) + 1, 4)
+PARALLEL = (f"--numprocesses={PROCESSES}", "--dist=loadfile", "--no-loadscope-reorder")
 
 
 def main() -> int:

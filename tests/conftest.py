@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -47,6 +48,15 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     kind = "given by REDIS_URL" if isinstance(server, GivenRedis) else "embedded"
     libraries = ", ".join(f"{name} {version(name)}" for name in VERSIONS_OF)
     return [f"versions: Python {platform.python_version()}, {libraries}", f"redis server: {found}, {kind}"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files with long tests first: in a parallel run, the last minute is then nobody's alone."""
+    longest: Counter[Path] = Counter()
+    for item in items:
+        for marker in item.iter_markers("timeout"):
+            longest[item.path] = max(longest[item.path], *marker.args)
+    items.sort(key=lambda item: -longest[item.path])
 
 
 @pytest.fixture(scope="session")

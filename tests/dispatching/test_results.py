@@ -52,7 +52,7 @@ def test_a_suppressed_caller_gets_the_error_of_the_job_that_covers_it(node: Work
 
 
 def test_a_rescheduled_caller_holds_its_own_id(world: Environment, key: str) -> None:
-    first = tasks.until_executed.delay(key)
+    first = tasks.until_executed.apply_async((key,), countdown=5)
     second = tasks.until_executed.apply_async((key,), unique={"on_conflict": Reschedule(after=60)})
     assert seen(second) == ("rescheduled", False)
     assert second.id != first.id
@@ -89,7 +89,7 @@ class OwnResult(AsyncResult):
 
 def test_a_result_class_of_the_callers_own_is_used_for_every_outcome(world: Environment, key: str) -> None:
     results = [
-        app.send_task(NAME, (key,), result_cls=OwnResult),
+        app.send_task(NAME, (key,), result_cls=OwnResult, countdown=5),
         app.send_task(NAME, (key,), result_cls=OwnResult),
         app.send_task(NAME, (key,), result_cls=OwnResult, unique=False),
     ]
@@ -123,7 +123,7 @@ def test_a_suppressed_caller_of_a_task_without_results_does_not_wait(
 
 
 def test_one_call_may_ignore_its_result(world: Environment, key: str) -> None:
-    tasks.until_executed.delay(key)
+    tasks.until_executed.apply_async((key,), countdown=5)
     second = tasks.until_executed.apply_async((key,), ignore_result=True)
     assert second.outcome == "suppressed"
     assert second.get(timeout=1) is None
