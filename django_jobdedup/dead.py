@@ -26,6 +26,9 @@ from django_jobdedup.strategies.reject import Reject
 #: that was right then is over.
 LEFT_BEHIND: Final = ("chord", "group_id", "group_index", "eta", "countdown", "expires")
 
+#: How long the one who sends a dead job again has it for himself, milliseconds.
+SENDING: Final = 60_000
+
 
 def dead_jobs(using: str | None = None) -> IntentQuerySet:
     """Return the rows of all dead jobs in one database, the newest first."""
@@ -36,19 +39,27 @@ def requeue(pk: int, *, using: str | None = None, app: Any = None) -> Any:
     """Send a dead job again as a new job, under the policy of today, and return its result.
 
     It gets an id of its own: the old one is closed, and whoever waited for it has been told. The row is
-    then ``superseded`` by the new job. Killed between the two, the row stays dead and the job runs: nothing
-    is lost, and sending it again is refused while that one is in flight. In a transaction of the database
-    that keeps its calls the job goes out after the commit.
+    then ``superseded`` by the new job. Of several who send it at one time, one does. Killed between the two,
+    the row stays dead, and may be sent again after a minute. In a transaction of the database that keeps its
+    calls the job goes out after the commit.
 
-    Raises LookupError where no such job is dead, StoredCallError for one without a readable call, and what a
-    dispatch raises, such as DuplicateDispatch: the row then stays dead.
+    Raises LookupError where no such job is dead or somebody sends it just now, StoredCallError for one
+    without a readable call, and what a dispatch raises, such as DuplicateDispatch: the row then stays dead.
     """
     rows = JobIntent.objects.using(_alias(using)).filter(pk=pk, state=State.DEAD)
     row = rows.first()
     if row is None:
         raise LookupError(f"There is no dead job {pk}: perhaps somebody has sent it again or deleted it.")
-    result = _send(row, app_or_default(app))
+    now = int(time.time() * 1000)
+    if not rows.filter(lease__lt=now).update(lease=now + SENDING, version=F("version") + 1):
+        raise LookupError(f"Dead job {pk} is being sent again by somebody else: look for it in a minute.")
+    try:
+        result = _send(row, app_or_default(app))
+    except BaseException:
+        rows.update(lease=0)
+        raise
     rows.update(
+        lease=0,
         state=State.SUPERSEDED,
         reason=f"sent again as {result.id}",
         mark_by=result.id,

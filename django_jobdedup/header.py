@@ -6,6 +6,7 @@ header and never compute again. Children of a task do not inherit it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -15,12 +16,19 @@ from typing import Any, Final, Literal
 HEADER: Final = "jobdedup"
 #: Name under which the worker's main process adds the nonce of one delivery.
 NONCE: Final = "jobdedup_nonce"
+#: Name under which it adds the serializer of a message that was not sent with the task's own.
+SERIALIZER: Final = "jobdedup_serializer"
 #: Shard numbers have two digits, whatever ``JOBDEDUP_SHARDS`` says by now.
 MOST_SHARDS: Final = 100
 #: Numbers in a header stay below.
 MOST: Final = 2**40
 #: Between the id and the life in a token; no task id with a lock holds a control character.
 LIFE: Final = "\x1e"
+#: No text of ours holds another control character, or a surrogate, which no store can keep.
+_FOREIGN: Final = re.compile("[\x00-\x1d\x1f\ud800-\udfff]")
+_FINGERPRINT: Final = re.compile("[0-9a-f]{64}")
+#: No policy has a shorter lease, seconds: the shortest one sets the pace of a worker's renewals.
+SHORTEST_LEASE: Final = 1.0
 #: Version of the header and of the fingerprint in it.
 FORMAT: Final = 1
 
@@ -103,11 +111,14 @@ def _checked(name: str, value: Any) -> Any:
     default = _DEFAULTS[name]
     if name == "execution":
         return value
-    if isinstance(default, bool | str) and type(value) is type(default):
+    if isinstance(default, str):
+        return _text(value)
+    if isinstance(default, bool) and type(value) is bool:
         return value
     if isinstance(default, int) and type(value) is int:
         return _whole(value)
-    if isinstance(default, float) and type(value) in (int, float) and 0 <= value < MOST:
+    least = SHORTEST_LEASE if name == "lease" else 0
+    if isinstance(default, float) and type(value) in (int, float) and least <= value < MOST:
         return float(value)
     raise TypeError(f"knob {name} is {value!r}")
 
@@ -115,6 +126,18 @@ def _checked(name: str, value: Any) -> Any:
 def _whole(value: Any, below: int = MOST) -> int:
     if type(value) is not int or not 0 <= value < below:
         raise ValueError(f"number is {value!r}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or _FOREIGN.search(value):
+        raise TypeError(f"text is {value!r}")
+    return value
+
+
+def _fingerprint(value: Any) -> str:
+    if not isinstance(value, str) or not _FINGERPRINT.fullmatch(value):
+        raise TypeError(f"fingerprint is {value!r}")
     return value
 
 
@@ -226,17 +249,17 @@ class Header:
             return None
         try:
             return cls(
-                id=wire["id"],
+                id=_text(wire["id"]),
                 shard=_whole(wire.get("s", 0), MOST_SHARDS),
-                locks=tuple((str(fp), decode_knobs(knobs)) for fp, knobs in wire.get("k", ())),
+                locks=tuple((_fingerprint(fp), decode_knobs(knobs)) for fp, knobs in wire.get("k", ())),
                 n=_whole(wire.get("n", 0)),
                 at=_instant(wire.get("at", 0.0)),
                 put_offs=_whole(wire.get("p", 0)),
-                refused_by=str(wire.get("by", "")),
-                life=str(wire.get("u", "")),
+                refused_by=_text(wire.get("by", "")),
+                life=_text(wire.get("u", "")),
                 copies=_instant(wire.get("c", 0.0)),
-                follow=str(wire.get("follow", "")),
-                mark=str(wire.get("mark", "")),
+                follow=_text(wire.get("follow", "")),
+                mark=_text(wire.get("mark", "")),
                 gone_at=_instant(wire.get("gone", 0.0)),
             )
         except (OverflowError, TypeError, ValueError):

@@ -63,7 +63,8 @@ GOLDEN = [
     ),
 ]
 
-texts = st.text(max_size=8)
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=8)
+fingerprints = st.text("0123456789abcdef", min_size=64, max_size=64)
 durations = st.floats(0.001, 1e8)
 some_knobs = st.builds(
     Knobs,
@@ -73,7 +74,7 @@ some_knobs = st.builds(
     limit=st.integers(1, 9),
     gate=st.integers(0, 9),
     ttl=durations,
-    lease=durations,
+    lease=st.floats(1.0, 1e8),
     keeps=st.booleans(),
     keep_on_failure=st.booleans(),
     at_dispatch=st.booleans(),
@@ -86,7 +87,7 @@ headers = st.builds(
     Header,
     id=texts,
     shard=st.integers(0, 99),
-    locks=st.lists(st.tuples(texts, some_knobs), min_size=1, max_size=1).map(tuple),
+    locks=st.lists(st.tuples(fingerprints, some_knobs), min_size=1, max_size=1).map(tuple),
     n=st.integers(0, 2**31),
     at=st.floats(0, 4e9),
     put_offs=st.integers(0, 999),
@@ -230,10 +231,22 @@ def test_untouched_ends_when_its_block_fails():
         {"k": 7},
         {"s": 100},
         {"s": -1},
+        {"k": [["f" * 63, {}]]},
+        {"k": [["F" * 64, {}]]},
+        {"k": [["f" * 63 + "\x00", {}]]},
+        {"k": [["f" * 64, {"b": "shop\x00"}]]},
+        {"k": [["f" * 64, {"b": "\ud800"}]]},
+        {"k": [["f" * 64, {"e": 0.5}]]},
+        {"id": "a\x1fb"},
+        {"u": "\ud800"},
+        {"u": 5},
+        {"by": "a\nb"},
+        {"follow": "\x00"},
+        {"mark": []},
     ],
 )
 def test_a_header_with_a_value_of_another_kind_is_none_of_ours(broken):
-    """Garbage in a message never raises in a worker's main process."""
+    """Garbage in a message never raises in a worker's main process, or in the stores that it asks."""
     assert Header.decode({"v": 1, "id": "x", **broken}) is None
 
 

@@ -109,6 +109,7 @@ def test_a_wrong_value_is_reported_by_one_check_only(settings, setting):
     [
         ("JOBDEDUP_NAMESPCE", "Did you mean JOBDEDUP_NAMESPACE?"),
         ("JOBDEDUP_STORE", "Did you mean JOBDEDUP_STORES?"),
+        ("JOBDEDUP_LEASE", "An option of all policies is written JOBDEDUP_DEFAULTS = {'lease': ...}."),
         ("JOBDEDUP_COLOUR", "Known: JOBDEDUP_MODE, JOBDEDUP_STORES"),
     ],
 )

@@ -17,7 +17,7 @@ from django_jobdedup.checks.messages import Found, error, readable, warning
 from django_jobdedup.conf import BY_NAME, LATER, PREFIX, SETTINGS
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.policies.layers import Layers, check_defaults
-from django_jobdedup.policies.options import check_options
+from django_jobdedup.policies.options import READERS, check_options
 from django_jobdedup.policies.resolve import settings_entry
 from django_jobdedup.policies.unique import MARK
 
@@ -43,9 +43,12 @@ def _meaningless(name: str) -> checks.CheckMessage:
     if name in LATER:
         return warning("W105", f"{PREFIX}{name} is not built yet: it does nothing.", "Leave it out.")
     # Without the prefix: it would make all names close to each other.
-    close = get_close_matches(name, BY_NAME, n=1)
+    option = name.lower() in READERS
+    close = get_close_matches(name, BY_NAME, n=1, cutoff=0.8 if option else 0.6)
     known = ", ".join(setting.full_name for setting in SETTINGS)
     hint = f"Did you mean {PREFIX}{close[0]}?" if close else f"Known: {known}."
+    if option and not close:
+        hint = f"An option of all policies is written {PREFIX}DEFAULTS = {{{name.lower()!r}: ...}}."
     return warning("W105", f"There is no setting {PREFIX}{name}: it does nothing.", hint)
 
 

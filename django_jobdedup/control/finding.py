@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from celery import Task, current_app
 from celery.canvas import Signature
+from celery.result import AsyncResult
 
 from django_jobdedup.control.lock import Lock, shown
 from django_jobdedup.dispatching.hook import OPTIONS, policy_for
@@ -33,10 +34,22 @@ def lock_of(what: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | Non
     """
     if isinstance(what, Lock):
         return at(what.store, what.ref)
+    if isinstance(what, AsyncResult):
+        return _by_fingerprint(_fingerprint_of(what))
     if is_fingerprint(what):
         return _by_fingerprint(what)
     alias, ref = address_of(*_call_of(what, args, kwargs))
     return at(alias, ref)
+
+
+def _fingerprint_of(result: AsyncResult[Any]) -> str:
+    found = getattr(result, "fingerprint", "")
+    if not found:
+        raise TypeError(
+            f"{result!r} does not know its lock: it was restored from an id, or its call had no policy. "
+            "Give the signature, or the task with its arguments."
+        )
+    return str(found)
 
 
 def is_fingerprint(what: object) -> bool:
@@ -76,7 +89,7 @@ def _call_of(
         return what.name, what.app, tuple(args), dict(kwargs or {}), {}
     raise TypeError(
         f"{what!r} stands for no lock: give a signature of a task (build_report.s(42)), a task with its "
-        "arguments, or a fingerprint of 64 characters."
+        "arguments, the result of a call, or a fingerprint of 64 characters."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -32,7 +32,7 @@ class LockHolder:
     refused: int
     merged: int
     alive: bool
-    shown: Holder
+    shown: Holder = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Lock:
     fingerprint: str
     store: str
     holders: tuple[LockHolder, ...]
-    ref: Ref
+    ref: Ref = field(repr=False)
 
     @property
     def waiting(self) -> tuple[LockHolder, ...]:

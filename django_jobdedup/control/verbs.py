@@ -7,6 +7,7 @@ from typing import Any
 
 from celery.result import AsyncResult
 
+from django_jobdedup import signals
 from django_jobdedup.control.finding import app_of, at, checked, is_fingerprint, lock_of, looked_through
 from django_jobdedup.control.lock import Lock, LockHolder, shown
 from django_jobdedup.exceptions import LockInUse
@@ -26,21 +27,21 @@ logger = logging.getLogger("django_jobdedup")
 def peek(what: Any, *args: Any, **kwargs: Any) -> Lock | None:
     """Return who holds the lock of a call, or None: ``peek(build_report, 42)``, ``peek(build_report.s(42))``.
 
-    ``what`` may be a fingerprint as well, then every shard is asked. Changes nothing. Raises
+    ``what`` may be a result or a fingerprint as well, then every shard is asked. Changes nothing. Raises
     StoreUnavailable, PolicyError for a task without a policy, and what a dispatch of the call raises.
     """
     return lock_of(what, args, kwargs)
 
 
-def release(what: Any, *, force: bool = False) -> tuple[LockHolder, ...]:
+def release(what: Any, *args: Any, force: bool = False, **kwargs: Any) -> tuple[LockHolder, ...]:
     """Free a lock, whoever holds it, and return the holders that were removed.
 
-    ``what`` is a signature, a fingerprint, or a ``Lock`` that ``peek`` has shown: then exactly what was
-    shown is removed, and a holder that has changed since stays. A waiting message is not withdrawn: it runs
-    when its turn comes (``cancel`` calls it off). Raises LockInUse, and removes nothing, if one of the
+    ``what`` is what ``peek`` takes (of a task with an argument ``force``, its signature), or a ``Lock`` that
+    ``peek`` has shown: then exactly what was shown is removed, and a holder that has changed since stays. A
+    waiting message is not withdrawn: it runs when its turn comes (``cancel`` calls it off). Raises LockInUse, and removes nothing, if one of the
     holders runs, unless ``force`` is True: then another job may run beside it.
     """
-    lock = what if isinstance(what, Lock) else lock_of(what)
+    lock = what if isinstance(what, Lock) else lock_of(what, args, kwargs)
     if lock is None:
         return ()
     for holder in lock.running:
@@ -63,10 +64,11 @@ def release(what: Any, *, force: bool = False) -> tuple[LockHolder, ...]:
     return removed
 
 
-def cancel(what: Any) -> tuple[str, ...]:
+def cancel(what: Any, *args: Any, **kwargs: Any) -> tuple[str, ...]:
     """Call off jobs that have not started, and return their task ids; running ones are left alone.
 
-    ``what`` is a signature or a fingerprint (every job that waits under its lock), a result, or a task id;
+    ``what`` is a signature, a task with its arguments or a fingerprint (every job that waits under its lock),
+    a result, or a task id;
     an id that no durable store knows is looked for among all locks. The lock is free, the message ends
     without a run when it comes, and the result is revoked: ``get()`` raises ``TaskRevokedError``.
     """
@@ -74,7 +76,7 @@ def cancel(what: Any) -> tuple[str, ...]:
         return _cancel_id(what.app, what.id, getattr(what, "fingerprint", ""))
     if isinstance(what, str) and not is_fingerprint(what):
         return _cancel_id(app_of(what), what, "")
-    lock = lock_of(what)
+    lock = lock_of(what, args, kwargs)
     if lock is None:
         return ()
     return tuple(each.id for each in lock.waiting if _withdrawn(app_of(what), lock, each))
@@ -137,7 +139,10 @@ def _withdrawn(app: Any, lock: Lock, holder: LockHolder) -> bool:
 def _is_off(app: Any, alias: str, id: str, request: Withdraw) -> bool:
     if not isinstance(checked(alias, stores[alias].withdraw(request)), Withdrawn):
         return False
-    app.backend.mark_as_revoked(id, "cancelled", store_result=True)
+    try:
+        app.backend.mark_as_revoked(id, "cancelled", store_result=True)
+    except Exception as error:  # a backend that is down, or that only workers can write to (rpc://)
+        signals.report("control.cancel", error)
     return True
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+from celery import Task
 from celery.canvas import Signature
 
 from django_jobdedup.call import Call
@@ -40,6 +41,8 @@ def dispatch_many(signatures: Iterable[Any]) -> list[Any]:
     BulkError, which holds all results, when some calls were refused by the strategy ``raise`` or could
     not be published. Raises TypeError for what is no signature of a task.
     """
+    if isinstance(signatures, Signature):
+        raise TypeError("dispatch_many() takes a list of signatures, not one: write [build_report.s(42)].")
     collected = Basket()
     returned = [_taken(collected, place, each) for place, each in enumerate(signatures)]
     errors: dict[int, BaseException] = {}
@@ -57,9 +60,13 @@ def dispatch_many(signatures: Iterable[Any]) -> list[Any]:
 
 def _taken(collected: Basket, place: int, signature: Any) -> Any:
     if not isinstance(signature, Signature) or signature.get("subtask_type"):
+        more = (
+            f"a task: write {signature.name.rpartition('.')[2]}.s(...)."
+            if isinstance(signature, Task)
+            else f"{type(signature).__name__}. A chain, group or chord is queued by its own apply_async()."
+        )
         raise TypeError(
-            f"dispatch_many() takes signatures of tasks, such as build_report.s(42); number {place} is "
-            f"{type(signature).__name__}. A chain, group or chord is queued by its own apply_async()."
+            f"dispatch_many() takes signatures of tasks, such as build_report.s(42); number {place} is {more}"
         )
     collected.place = place
     mark = basket.set(collected)
@@ -134,7 +141,7 @@ def _incomplete(errors: Mapping[int, BaseException], results: list[Any]) -> Bulk
     first = min(errors)
     return BulkError(
         f"{len(errors)} of {len(results)} calls were not queued; number {first} (counted from 0): "
-        f"{errors[first]}. The attribute results holds what became of the others.",
+        f"{str(errors[first]).rstrip('.')}. The attribute results holds what became of the others.",
         errors,
         results,
     )

@@ -45,6 +45,10 @@ def adopted(request: Any) -> Header | None:
     policy = policy_of(task.name, getattr(task, "unique", None))
     if not isinstance(policy, Unique):
         return None
+    id = request.request_dict.get("id")
+    if not isinstance(id, str) or not id.isprintable():
+        _warn_of_id(task.name)
+        return None
     if _needs_a_tenant(policy.scope):
         _warn_of_tenant(task.name)
         return None
@@ -71,6 +75,16 @@ def _needs_a_tenant(scope: object) -> bool:
     if "tenant" not in parts:
         return False
     return BY_NAME["SCOPE"].default != conf.SCOPE or default_tenant() != ""
+
+
+@cache
+def _warn_of_id(task: str) -> None:
+    logger.warning(
+        "a message of %s came without a lock, and its id is no printable text: it runs without one. Have its "
+        "sender give an id such as a UUID.",
+        task,
+        extra={"action": "id_unusable", "task": task},
+    )
 
 
 @cache

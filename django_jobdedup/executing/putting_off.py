@@ -13,12 +13,13 @@ from dataclasses import replace
 from typing import Any, Final, Never
 
 from celery.exceptions import Ignore, Reject
-from kombu.exceptions import OperationalError
+from kombu.exceptions import EncodeError, OperationalError
 
 from django_jobdedup.call import Execution, untouched
 from django_jobdedup.executing.broker import longest_sleep
-from django_jobdedup.header import HEADER, NONCE
+from django_jobdedup.header import HEADER
 from django_jobdedup.middleware.addressing import ref_of
+from django_jobdedup.middleware.as_sent import ADDED, as_sent
 from django_jobdedup.middleware.base import NotStarted
 from django_jobdedup.middleware.keeping import durable
 
@@ -38,11 +39,12 @@ def put_off(task: Any, execution: Execution, stop: NotStarted) -> Never:
     count = execution.header.put_offs + (1 if stop.strategy else 0)
     header = replace(execution.header, put_offs=count)
     headers = {**(request.headers or {}), HEADER: header.encode()}
-    headers.pop(NONCE, None)
+    for name in ADDED:
+        headers.pop(name, None)
     after = max(SHORTEST, min(stop.after, longest_sleep(task.app)))
     signature = task.signature_from_request(
         request, retries=request.retries, countdown=after, headers=headers
-    )
+    ).set(**as_sent(request))
     _publish(signature, execution, after, late=bool(task.acks_late))
     _log(execution, stop.by, after)
     raise Ignore("put off")
@@ -72,6 +74,8 @@ def _publish(signature: Any, execution: Execution, after: float, *, late: bool) 
             with untouched():
                 signature.apply_async(add_to_parent=False)
             return
+        except EncodeError:
+            raise  # no broker will ever take it
         except Exception as error:
             if late:
                 raise Reject(f"cannot be put off: {error}", requeue=True) from error

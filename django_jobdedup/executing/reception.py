@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from kombu.serialization import registry  # type: ignore[attr-defined]
+
 from django_jobdedup.executing.adoption import adopted
 from django_jobdedup.executing.broker import visibility_timeout
 from django_jobdedup.executing.nonce import new_nonce
 from django_jobdedup.executing.pool import comes_again
-from django_jobdedup.header import HEADER, NONCE, Header, is_newer
+from django_jobdedup.header import HEADER, NONCE, SERIALIZER, Header, is_newer
 from django_jobdedup.middleware.addressing import token_of
 from django_jobdedup.middleware.releasing import copies_live
 from django_jobdedup.stores.handler import stores
@@ -53,7 +55,8 @@ class Delivery:
 def receive(request: Any) -> Delivery | None:
     """Give a delivery its nonce; None for a job without a lock."""
     wire = request.request_dict
-    wire.pop(NONCE, None)  # a message put back at a shutdown carries the nonce of its earlier delivery
+    for name in (NONCE, SERIALIZER):  # a message put back at a shutdown carries those of its earlier delivery
+        wire.pop(name, None)
     if is_newer(wire.get(HEADER)):
         _warn_of_newer(request.task.name)
         return None
@@ -71,8 +74,16 @@ def receive(request: Any) -> Delivery | None:
     delivery = Delivery(header, new_nonce(), request.task.name, late_for)
     delivery.confirmed = bool(header.follow or header.mark)  # it has no seat
     wire[HEADER], wire[NONCE] = header.encode(), delivery.nonce
+    _note_serializer(request)
     request.jobdedup = delivery
     return delivery
+
+
+def _note_serializer(request: Any) -> None:
+    """Note with what the message was written: nothing in the pool knows it, and a put-off writes it again."""
+    name = registry.type_to_name.get(request.content_type)
+    if name and name != (request.task.serializer or request.app.conf.task_serializer):
+        request.request_dict[SERIALIZER] = name
 
 
 @cache

@@ -47,6 +47,6 @@ def install() -> None:
 def _free(app: Any, message: Any, reason: str) -> None:
     headers = message.headers or {}
     header = Header.decode(headers.get(HEADER))
-    if header is None or not header.locks:
-        return
+    if header is None or not header.locks or header.id != headers.get("id"):
+        return  # or it travels with a message of somebody else
     stack.ended(unseen(app, str(headers.get("task", "")), header, reason))

@@ -93,8 +93,8 @@ def on_received(sender: Any, request: Any, **_: Any) -> None:
 def on_revoked(sender: Any, request: Any, terminated: bool = False, expired: bool = False, **_: Any) -> None:
     """Free the seat of a revoked, expired or terminated job; a terminated one when its process is gone."""
     header = Header.decode(request.get(HEADER))
-    if header is None or not header.locks:
-        return
+    if header is None or not header.locks or header.id != request.id:
+        return  # or it travels with a message of somebody else
     reason = "terminated" if terminated else "expired" if expired else "revoked"
     ending = unseen(sender.app, sender.name, header, reason, nonce=request.get(NONCE) or "")
     found = _find(header.id, ending.nonce)

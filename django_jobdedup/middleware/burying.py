@@ -16,8 +16,9 @@ from django.db import router, transaction
 from django_jobdedup import signals
 from django_jobdedup.call import Call, Execution
 from django_jobdedup.exceptions import StoredCallError
-from django_jobdedup.header import HEADER, NONCE, Header, task_id_of
+from django_jobdedup.header import HEADER, Header, task_id_of
 from django_jobdedup.middleware.addressing import ref_of
+from django_jobdedup.middleware.as_sent import ADDED, as_sent
 from django_jobdedup.middleware.keeping import accepted_by, app_of, durable, stored
 from django_jobdedup.stored_call.codec import decode
 from django_jobdedup.stores.handler import stores
@@ -93,10 +94,9 @@ def _call_of(execution: Execution) -> Call:
     task: Any = execution.task_object
     signature = task.signature_from_request(task.request, retries=0, countdown=None)
     options = {name: value for name, value in signature.options.items() if value is not None}
-    headers = {
-        name: value for name, value in (task.request.headers or {}).items() if name not in (HEADER, NONCE)
-    }
-    options["headers"] = headers
+    given = task.request.headers or {}
+    headers = {name: value for name, value in given.items() if name not in (HEADER, *ADDED)}
+    options |= {"headers": headers, **as_sent(task.request)}
     args, kwargs = tuple(signature.args or ()), dict(signature.kwargs or {})
     return Call(execution.task, execution.id, args, kwargs, options, task_object=task)
 

@@ -7,6 +7,8 @@ off: a failure here never drops a job.
 from __future__ import annotations
 
 import logging
+import math
+import sys
 from typing import Any, Final
 
 from django_jobdedup import signals
@@ -49,17 +51,48 @@ def decision_at_start(execution: Execution, busy: Busy) -> Decision:
 
 def checked(decision: object) -> Decision:
     """Return the decision; a strategy of one's own may have answered anything. Raises TypeError."""
-    if not isinstance(decision, Suppress | Refuse | PutOff | Dead | Block):
+    if not isinstance(decision, Block):
+        return _once(decision)
+    _check_seconds("seconds", decision.seconds)
+    if isinstance(decision.then, Block):
+        raise TypeError(f"a strategy decided {decision!r}, to wait twice; let it wait once, for longer")
+    _once(decision.then)
+    return decision
+
+
+def _once(decision: object) -> Suppress | Refuse | PutOff | Dead:
+    if not isinstance(decision, Suppress | Refuse | PutOff | Dead):
         raise TypeError(
             f"a strategy decided {decision!r}; it returns one of Suppress, Refuse, PutOff, Dead and Block "
             "(django_jobdedup.outcomes)"
         )
+    if isinstance(decision, PutOff):
+        _check_seconds("after", decision.after)
     return decision
+
+
+def _check_seconds(what: str, value: object) -> None:
+    if not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise TypeError(f"a strategy decided {what}={value!r}; write a number of seconds, from 0 on")
+
+
+def _check_known(encoded: Any) -> None:
+    """Refuse a class in a module that this process has not imported: a header must not run code.
+
+    Raises PolicyError.
+    """
+    name = encoded[0] if isinstance(encoded, list | tuple) and encoded else encoded
+    module = name.rpartition(".")[0] if isinstance(name, str) else ""
+    if module and module not in sys.modules:
+        raise PolicyError(
+            f"Nothing here has imported {module}, where {name!r} would be; import it beside the task."
+        )
 
 
 def _made(encoded: Any) -> Strategy:
     """The strategy that the sender has written; one that this worker cannot make puts the start off."""
     try:
+        _check_known(encoded)
         return strategy(encoded)
     except PolicyError as error:
         said = str(error)

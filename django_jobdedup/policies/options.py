@@ -64,6 +64,8 @@ def _text(value: object) -> str:
 
 
 def _text_or_none(value: object) -> str | None:
+    if isinstance(value, str) and not value.isprintable():
+        raise ValueError(f"needs a text that prints, not {value!r}")
     return None if value is None else _text(value)
 
 

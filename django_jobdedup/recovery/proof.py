@@ -15,6 +15,7 @@ from celery._state import _get_active_apps  # type: ignore[attr-defined]
 from celery.loaders.default import Loader as FallbackLoader
 
 from django_jobdedup.brokers.handler import broker_for
+from django_jobdedup.brokers.unreadable import Unreadable
 
 #: Seconds between the two looks; RabbitMQ's counts are as old as that.
 PATIENCE: Final = 15.0
@@ -29,6 +30,7 @@ def vanished(task_ids: Collection[str], patience: float = PATIENCE) -> frozenset
     missing = frozenset(task_ids)
     for app in _apps():
         if missing:
+            _assure(app)
             missing = broker_for(app).find(missing, patience=patience).missing
     return missing
 
@@ -42,6 +44,16 @@ def _apps() -> Iterator[Any]:
         if where not in known:
             known.add(where)
             yield app
+
+
+def _assure(app: Any) -> None:
+    """Raise Unreadable where messages are written to another broker than the one that is read here."""
+    written, read = app.conf.broker_write_url, app.conf.broker_read_url or app.conf.broker_url
+    if written and written != read:
+        raise Unreadable(
+            "broker_write_url is not broker_read_url: a message may be on its way between the two, where "
+            "nobody can look, so no message is surely gone."
+        )
 
 
 def _is_used(app: Celery) -> bool:

@@ -121,6 +121,11 @@ def run(project: Path, seed: str, *words: str) -> str:
     return ended.stdout + ended.stderr
 
 
+def test_the_page_shows_the_tasks_of_its_examples() -> None:
+    shown = blocks(PAGE.read_text(), "python")[1]
+    assert shown == "# reports/tasks.py\n" + (SAMPLE / "reports" / "tasks.py").read_text()
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_djangos_runner_in_parallel_processes_in_random_order(
     said: Callable[[str, str], str], seed: str

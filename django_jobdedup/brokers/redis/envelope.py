@@ -74,7 +74,7 @@ def _priority(value: Any) -> int:
     """Clamp as kombu does."""
     try:
         return max(0, min(int(value), 9))
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return 0
 
 

@@ -71,7 +71,7 @@ class Layout:
         for key, pattern, queue in self._table(
             f"{self._prefix}{self._channel.keyprefix_queue % (exchange,)}"
         ):
-            if key == routing_key or (pattern and re.match(pattern, routing_key)):
+            if key == routing_key or (pattern and _matches(pattern, routing_key)):
                 return queue
         return routing_key
 
@@ -88,6 +88,13 @@ class Layout:
         name = self._channel._q_for_pri(queue, step)
         place = Place.QUEUE if name == queue else Place.PRIORITY_LIST
         return List(queue, step, f"{self._prefix}{name}", place)
+
+
+def _matches(pattern: str, routing_key: str) -> bool:
+    try:
+        return re.match(pattern, routing_key) is not None
+    except re.error:  # of somebody who writes tables himself: kombu could not route by it either
+        return False
 
 
 def _str(value: Any) -> str:
