@@ -38,7 +38,8 @@ def release(what: Any, *args: Any, force: bool = False, **kwargs: Any) -> tuple[
 
     ``what`` is what ``peek`` takes (of a task with an argument ``force``, its signature), or a ``Lock`` that
     ``peek`` has shown: then exactly what was shown is removed, and a holder that has changed since stays. A
-    waiting message is not withdrawn: it runs when its turn comes (``cancel`` calls it off). Raises LockInUse, and removes nothing, if one of the
+    waiting message is not withdrawn: it runs when its turn comes (``cancel`` calls it off). Raises LockInUse,
+    and removes nothing, if one of the
     holders runs, unless ``force`` is True: then another job may run beside it.
     """
     lock = what if isinstance(what, Lock) else lock_of(what, args, kwargs)

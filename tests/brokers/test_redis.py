@@ -236,6 +236,24 @@ def test_entries_that_no_worker_can_read_are_counted_and_hide_nothing(broker: Br
     assert [message.raw for message in broker.messages(QUEUE) if not message.id] == GARBAGE[::-1]
 
 
+def test_an_infinite_priority_hides_nothing(broker: Broker, hands: Hands) -> None:
+    entry = b'{"headers": {"id": "odd"}, "properties": {"priority": 1e999}, "body": ""}'
+    hands.client.lpush(hands.key(), entry)
+    id = hands.send()
+
+    found = broker.find(["odd", id, "gone"], [QUEUE])
+    assert (set(found.seen), found.missing) == ({"odd", id}, {"gone"})
+
+
+def test_a_binding_whose_pattern_is_none_hides_nothing(broker: Broker, hands: Hands) -> None:
+    hands.client.sadd(f"{hands.prefix}_kombu.binding.broken", "\x06\x16".join(["x", "(", "elsewhere"]))
+    hands.client.hset(
+        f"{hands.prefix}unacked", "tag", b'[{"headers": {"id": "a"}, "properties": {}}, "broken", "y"]'
+    )
+
+    assert broker.find(["a"], [QUEUE]).missing == set()
+
+
 def test_garbage_in_unacked_is_counted_and_hides_nothing(broker: Broker, hands: Hands) -> None:
     id = hands.send()
     hands.take()

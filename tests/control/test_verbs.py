@@ -106,6 +106,7 @@ def test_a_lapsed_holder_is_not_shown(world: Environment, key: str) -> None:
         (tasks.plain, PolicyError, "has no policy"),
         ("something", TypeError, "stands for no lock"),
         (3, TypeError, "stands for no lock"),
+        (AsyncResult("some-id"), TypeError, "does not know its lock: it was restored from an id"),
     ],
 )
 def test_what_has_no_lock_is_refused(
@@ -136,7 +137,8 @@ def test_a_waiting_lock_is_released_and_its_message_still_runs(
     world: Environment, redis_client: redis.Redis, key: str
 ) -> None:
     result = queued(key)
-    assert [each.id for each in release(tasks.until_executed.s(key))] == [result.id]
+    assert peek(result) == peek(tasks.until_executed, key)
+    assert [each.id for each in release(tasks.until_executed, key)] == [result.id]
     assert release(tasks.until_executed.s(key)) == ()
     assert ids(redis_client, world.namespace, f"q-{key}") == [result.id]
     assert queued(key).outcome == "accepted"
@@ -176,19 +178,21 @@ def test_a_running_lock_is_released_by_force_only(
 
 
 @pytest.mark.worker
-@pytest.mark.parametrize("by", ["signature", "result", "id", "fingerprint"])
+@pytest.mark.parametrize("by", ["signature", "arguments", "result", "id", "fingerprint"])
 def test_a_cancelled_job_never_runs_and_nobody_waits_for_it(
     world: Environment, node: Worker, diary: Journal, redis_client: redis.Redis, key: str, by: str
 ) -> None:
     result = queued(key)
     what = {
         "signature": tasks.until_executed.s(key),
+        "arguments": tasks.until_executed,
         "result": result,
         "id": result.id,
         "fingerprint": result.fingerprint,
     }[by]
-    assert cancel(what) == (result.id,)
-    assert cancel(what) == ()
+    more = (key,) if by == "arguments" else ()
+    assert cancel(what, *more) == (result.id,)
+    assert cancel(what, *more) == ()
     with pytest.raises(TaskRevokedError):
         result.get(timeout=5)
     assert AsyncResult(result.id).state == "REVOKED"
@@ -209,6 +213,20 @@ def test_a_running_job_is_left_alone(world: Environment, node: Worker, diary: Jo
     assert cancel(tasks.until_executed.s(key)) == ()
     assert cancel(result) == ()
     result.get(timeout=10)
+
+
+def test_a_result_backend_that_fails_does_not_hide_that_a_job_is_called_off(
+    world: Environment, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as ``rpc://``, to which only workers can write."""
+    result = queued(key)
+
+    def failing(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no backend")
+
+    monkeypatch.setattr(tasks.until_executed.app.backend, "mark_as_revoked", failing)
+    assert cancel(result) == (result.id,)
+    assert peek(tasks.until_executed, key) is None
 
 
 def test_a_job_that_waits_for_its_retry_is_cancelled_with_the_attempt_that_is_to_come(

@@ -234,8 +234,10 @@ def test_a_workflow_is_no_signature_of_a_task(world: Environment, key: str, make
 
 
 def test_a_call_and_no_signature_is_refused(world: Environment) -> None:
-    with pytest.raises(TypeError, match="takes signatures of tasks"):
+    with pytest.raises(TypeError, match=r"number 0 is a task: write until_executed\.s\(\.\.\.\)\."):
         dispatch_many([tasks.until_executed])
+    with pytest.raises(TypeError, match=r"a list of signatures, not one: write \[build_report\.s\(42\)\]"):
+        dispatch_many(tasks.until_executed.s("a"))
 
 
 def test_refusals_by_raise_come_together_after_the_others_are_queued(

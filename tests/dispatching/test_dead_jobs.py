@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import redis
+from celery.result import AsyncResult
 from django.db import DatabaseError, connection, transaction
 from django.test import override_settings
 
-from django_jobdedup import DuplicateDispatch
+from django_jobdedup import DuplicateDispatch, dead
 from django_jobdedup.dead import dead_jobs, delete, requeue
 from django_jobdedup.exceptions import StoredCallError
 from django_jobdedup.middleware import burying
@@ -65,6 +66,39 @@ def test_a_call_that_would_be_rejected_again_stays_dead(world: Environment, key:
         requeue(row.pk)
     assert caught.value.holder_id == first.id
     assert [each.pk for each in dead_jobs()] == [row.pk]
+
+
+def test_of_two_who_send_it_again_at_one_time_one_does(
+    world: Environment, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call(key, 1)
+    call(key, 2)
+    (row,) = dead_jobs()
+
+    def sending(*_: Any) -> Any:
+        with pytest.raises(LookupError, match=f"Dead job {row.pk} is being sent again by somebody else"):
+            requeue(row.pk)
+        return AsyncResult("new-id")
+
+    monkeypatch.setattr(dead, "_send", sending)
+    assert requeue(row.pk).id == "new-id"
+    assert not dead_jobs().exists()
+
+
+def test_who_could_not_send_it_leaves_it_to_the_next(
+    world: Environment, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call(key, 1)
+    call(key, 2)
+    (row,) = dead_jobs()
+
+    def failing(*_: Any) -> Any:
+        raise OSError("no broker")
+
+    monkeypatch.setattr(dead, "_send", failing)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no broker"):
+            requeue(row.pk)
 
 
 def test_a_call_that_somebody_waits_for_is_never_rejected(world: Environment, key: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from kombu.exceptions import EncodeError
 
+from django_jobdedup import Reschedule
 from django_jobdedup.header import HEADER
 from testproject.celery import app
 from tests.rig.environment import Environment, new_namespace
@@ -174,6 +175,19 @@ def test_the_key_in_the_header_is_freed_even_if_it_is_none_that_this_version_wou
     wait_for(lambda: scene.lock_keys.life(fingerprint) > 0, 5, what="the lock under that fingerprint")
     assert raw.get(timeout=10) == "done"
     wait_for(lambda: scene.lock_keys.life(fingerprint) < 0, 2)
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_a_put_off_is_written_as_its_message_was(scene: Scene, compression: str | None) -> None:
+    """No JSON carries a set; Celery's own signature of a delivery has forgotten the serializer."""
+    word = f"put off {compression}"
+    policy = {"lock": "while_executing", "key": "word", "on_conflict": Reschedule(after=0.3, up_to=0.6)}
+    options = {"serializer": "pickle", "compression": compression, "unique": policy}
+    first = tasks.keyed_by_value.apply_async((1, word, 1.0), **options)
+    time.sleep(0.3)
+    second = tasks.keyed_by_value.apply_async(({1, 2}, word), **options)
+    assert (first.get(timeout=10), second.get(timeout=10)) == ("done", "done")
+    assert f"{second.id}] is put off behind job {first.id}" in scene.worker.log
 
 
 def test_every_key_is_empty_afterwards(scene: Scene) -> None:

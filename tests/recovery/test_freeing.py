@@ -73,6 +73,22 @@ def test_a_lock_whose_message_has_vanished_is_freed_and_its_waiters_are_told(
     assert not call("k").duplicate
 
 
+def test_where_messages_are_written_to_another_broker_none_is_surely_gone(
+    memory: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Between the two (a shovel, a federation) a message may be where nobody can look."""
+    call("k")
+    memory.clock.advance(LOOK)
+    purge()
+    app.conf.broker_write_url = "redis://127.0.0.1:1/0"
+    try:
+        assert reap(never) == {}
+    finally:
+        app.conf.broker_write_url = None
+    assert "broker_write_url is not broker_read_url" in caplog.text
+    assert call("k").duplicate
+
+
 def test_a_young_lock_is_left_alone(memory: MemoryStore) -> None:
     call("k")
     memory.clock.advance(LOOK - 1)
