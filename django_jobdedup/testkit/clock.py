@@ -13,7 +13,15 @@ class MovableClock(Clock):
     def advance(
         self, seconds: float | timedelta = 0, *, minutes: float = 0, hours: float = 0, days: float = 0
     ) -> None:
-        """Move on by a number of seconds, a ``timedelta`` or larger units, added up."""
+        """Move on by a number of seconds, a ``timedelta`` or larger units, added up.
+
+        Raises ValueError for a step backwards, TypeError for what is no time.
+        """
+        if not isinstance(seconds, int | float | timedelta):
+            raise TypeError(f"advance() takes a number of seconds or a timedelta, not {seconds!r}.")
         if isinstance(seconds, timedelta):
             seconds = seconds.total_seconds()
-        super().advance(seconds + timedelta(days=days, hours=hours, minutes=minutes).total_seconds())
+        step = seconds + timedelta(days=days, hours=hours, minutes=minutes).total_seconds()
+        if step < 0:
+            raise ValueError(f"advance({step:g}) would go back: the clock of a store never does.")
+        super().advance(step)

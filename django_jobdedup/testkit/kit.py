@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from celery import current_app
 
 from django_jobdedup import signals
 from django_jobdedup.call import Call, Execution
@@ -16,11 +19,14 @@ from django_jobdedup.testkit.after_commit import PendingCall
 from django_jobdedup.testkit.clock import MovableClock
 from django_jobdedup.testkit.locks import HeldLock, held_in
 
+T = TypeVar("T")
+
 
 class Kit:
     """The locks of one test: no server, nothing of another test or process in them.
 
-    Where a ``task`` is asked for, it is the task or its name.
+    Where a ``task`` is asked for, it is the task or its name. Raises LookupError for a name that this
+    process does not know and that nobody has called.
     """
 
     def __init__(self) -> None:
@@ -34,11 +40,11 @@ class Kit:
 
         They compare with text: ``outcomes(build_report) == ["accepted", "suppressed"]``.
         """
-        return [outcome for name, outcome in list(self._outcomes) if task is None or name == _name(task)]
+        return _of(task, self._outcomes)
 
     def starts(self, task: Any = None) -> list[Start]:
         """Return what the starts so far became, oldest first, those in an in-process worker included."""
-        return [start for name, start in list(self._starts) if task is None or name == _name(task)]
+        return _of(task, self._starts)
 
     def locks(self, task: Any = None) -> list[HeldLock]:
         """Return the live holders, oldest first; those under the lock name of one task, or all."""
@@ -52,7 +58,7 @@ class Kit:
 
         ``transaction.on_commit(partial(task.delay, ...))`` counts too; a lambda cannot be looked into.
         """
-        return [call for call in after_commit.pending() if task is None or call.task == _name(task)]
+        return _of(task, ((call.task, call) for call in after_commit.pending()))
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -81,3 +87,17 @@ def _name(task: Any) -> str:
     if not isinstance(name, str):
         raise TypeError(f"needs a task or its name, not {task!r}")
     return name
+
+
+def _of(task: Any, noted: Iterable[tuple[str, T]]) -> list[T]:
+    """Of one task, or of all. A misspelt name would make a test that never fails."""
+    some = list(noted)
+    if task is None:
+        return [each for _, each in some]
+    name = _name(task)
+    found = [each for of, each in some if of == name]
+    if not found and name not in current_app.tasks:
+        close = get_close_matches(name, current_app.tasks, n=1)
+        meant = f" Did you mean {close[0]!r}?" if close else ""
+        raise LookupError(f"There is no task {name!r} in this process, and none was called.{meant}")
+    return found

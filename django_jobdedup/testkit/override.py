@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from inspect import signature
-from typing import Any
+from typing import Any, Never
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
@@ -58,8 +58,14 @@ class override_jobdedup(TestContextDecorator):  # noqa: N801 - named as Django's
     """
 
     def __init__(
-        self, *, attr_name: str | None = "jobdedup", kwarg_name: str | None = None, **settings: Any
+        self,
+        *unasked: Never,
+        attr_name: str | None = "jobdedup",
+        kwarg_name: str | None = None,
+        **settings: Any,
     ) -> None:
+        if unasked:
+            raise TypeError("Write @override_jobdedup(), with parentheses, and settings by their names.")
         foreign = [name for name in settings if not name.startswith(PREFIX)]
         if foreign:
             raise TypeError(

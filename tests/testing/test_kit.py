@@ -271,3 +271,30 @@ def test_a_child_process_is_refused(jobdedup: Kit, caplog: pytest.LogCaptureFixt
     os.close(write)
     assert said.startswith("unprotected; ")
     assert f"memory store of process {os.getpid()} was used in process {pid}" in said
+
+
+# Mistakes in a test
+
+
+def test_a_name_of_which_there_can_be_nothing_is_refused() -> None:
+    with override_jobdedup() as kit:
+        with pytest.raises(LookupError, match=r"There is no task 'tests\.testing\.jobs\.uniqe' .*Did you mean"):
+            kit.outcomes("tests.testing.jobs.uniqe")
+        with pytest.raises(LookupError, match="none was called"):
+            kit.starts("nowhere")
+        with pytest.raises(LookupError, match="none was called"):
+            kit.pending_after_commit("nowhere")
+        assert kit.outcomes("tests.testing.jobs.unique") == []
+
+
+def test_the_clock_goes_forward_by_numbers() -> None:
+    with override_jobdedup() as kit:
+        with pytest.raises(ValueError, match=r"advance\(-5\) would go back"):
+            kit.clock.advance(-5)
+        with pytest.raises(TypeError, match="a number of seconds or a timedelta, not '5'"):
+            kit.clock.advance("5")  # type: ignore[arg-type]
+
+
+def test_the_decorator_wants_its_parentheses() -> None:
+    with pytest.raises(TypeError, match=r"Write @override_jobdedup\(\), with parentheses"):
+        override_jobdedup(Cases)
