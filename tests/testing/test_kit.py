@@ -213,9 +213,8 @@ def test_locks_are_small_frozen_values(jobdedup: Kit) -> None:
 )
 def test_the_clock_moves_in_any_unit(jobdedup: Kit, step: dict[str, Any]) -> None:
     jobs.unique.delay("k")
-    jobdedup.clock.advance(minutes=89)
+    jobdedup.clock.advance(minutes=1)
     assert len(jobdedup.locks()) == 1
-    jobdedup.clock.advance(minutes=-89)
     jobdedup.clock.advance(**step)
     assert jobdedup.locks() == []
     assert jobs.unique.delay("k").outcome == "accepted"

@@ -53,7 +53,7 @@ def test_it_names_the_states() -> None:
 
 
 def test_it_shows_the_signature_of_the_override() -> None:
-    shown = bare(override_jobdedup.__init__).replace("(self, ", "(").replace("'", '"')
+    shown = bare(override_jobdedup.__init__).replace("(self, *unasked", "(*").replace("'", '"')
     assert f"`override_jobdedup{shown}`" in PAGE
 
 
