@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import secrets
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from testproject.celery import app
-from tests.rig.environment import Environment, new_namespace
-from tests.rig.journal import Journal
-from tests.rig.worker import Worker
+from tests.rig.sharing import diary, key, node, world  # noqa: F401 - fixtures
 
 from . import tasks
 
@@ -21,31 +16,12 @@ WAIT = 30
 
 
 @pytest.fixture(scope="module")
-def world(request: pytest.FixtureRequest, redis_server: Any) -> Iterator[Environment]:
-    """The world of this module; its options stand in the module as ``WORLD``."""
-    options = getattr(request.module, "WORLD", {})
-    environment = Environment(new_namespace(), redis_server.url, **options)
-    environment = environment.having(celery={"imports": [tasks.MODULE], "worker_lost_wait": 0.5})
-    with environment.entered(app):
-        yield environment
-    environment.clean()
+def for_world() -> Mapping[str, Any]:
+    """The Celery options of the worlds of this folder."""
+    return {"imports": [tasks.MODULE], "worker_lost_wait": 0.5}
 
 
 @pytest.fixture(scope="module")
-def node(world: Environment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    """The worker of this module."""
-    with Worker(world, tmp_path_factory.mktemp("canvas"), concurrency=6) as worker:
-        yield worker.wait_until_ready()
-
-
-@pytest.fixture(scope="module")
-def diary(world: Environment) -> Iterator[Journal]:
-    """What ran in this module's world."""
-    with contextlib.closing(Journal(world.redis_url, world.namespace)) as journal:
-        yield journal
-
-
-@pytest.fixture
-def key() -> str:
-    """A key that no other test uses."""
-    return f"key-{secrets.token_hex(4)}"
+def for_node() -> Mapping[str, Any]:
+    """The options of the workers of this folder."""
+    return {"concurrency": 6}
