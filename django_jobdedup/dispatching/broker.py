@@ -58,8 +58,7 @@ def publish(app: Any, call: Call, way: Callable[..., Any] | None = None) -> Any:
         except DOWN:
             result = _publish(app, call, way)
     except DOWN as error:
-        if _looks_own(error) and _answers(app):
-            blame(error)
+        if is_own(app, error):
             breaker.worked()
             raise
         breaker.failed(str(error))
@@ -79,6 +78,17 @@ def publish(app: Any, call: Call, way: Callable[..., Any] | None = None) -> Any:
 def blame(error: BaseException) -> None:
     """Note that the message is to blame for an error, whatever class it has."""
     error._jobdedup_own = True  # type: ignore[attr-defined]
+
+
+def is_own(app: Any, error: BaseException) -> bool:
+    """Say whether a message is to blame for what looks like an error of the broker, and note it there.
+
+    Only a broker that answers can be told from one that is down: it is asked.
+    """
+    own = _looks_own(error) and _answers(app)
+    if own:
+        blame(error)
+    return own
 
 
 def is_down(error: object) -> bool:

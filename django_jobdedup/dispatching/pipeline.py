@@ -15,7 +15,7 @@ from kombu.exceptions import OperationalError
 from kombu.utils.functional import retry_over_time
 
 from django_jobdedup.call import Call
-from django_jobdedup.dispatching.broker import DOWN, breaker_of, of_results, publishing, reach
+from django_jobdedup.dispatching.broker import DOWN, breaker_of, is_own, of_results, publishing, reach
 from django_jobdedup.dispatching.inline import confirm, hand_over, left_to_the_relay
 from django_jobdedup.dispatching.sending import is_kept, note, publish_one
 from django_jobdedup.middleware.base import Dispatch
@@ -132,8 +132,11 @@ class _Batch:
         mark = publishing.set(call.id)
         try:
             result = self._way(self._app, call.task, call.args, call.kwargs, **options)
-        except _FAILED:
-            raise
+        except _FAILED as error:
+            if not is_own(self._app, error):
+                raise
+            # Nothing of it has gone into the batch, so the others go out.
+            return Dispatch(call, Outcome.UNKNOWN, call.id, error=error)
         except Exception as error:
             if of_results(self._app, error):
                 raise ResultsDown(f"the result backend does not answer: {error}") from error

@@ -9,7 +9,9 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 from kombu import Connection
 
-from django_jobdedup import StoredCallError, dispatch_many
+from django_jobdedup import BulkError, StoredCallError, dispatch_many
+from django_jobdedup.dispatching.broker import breaker_of
+from testproject.celery import app
 from testproject.embedded_redis import free_port
 from tests.jobs import tasks
 
@@ -54,8 +56,6 @@ def test_a_rollback_takes_them_all(base: Base) -> None:
 
 
 def test_a_broker_that_is_down_costs_no_call_anything(base: Base, settings: Any, soon: None) -> None:
-    from testproject.celery import app
-
     nowhere = f"redis://127.0.0.1:{free_port()}/0"
     reachable = app.conf.broker_write_url
     app.conf.broker_write_url, app.conf.broker_url = nowhere, nowhere
@@ -76,3 +76,16 @@ def test_a_call_that_cannot_be_stored_stops_the_batch_before_anything_is_written
         dispatch_many([work.count.s(1), work.count.s(2).set(connection=own)])
     assert base.rows() == []
     assert base.sent() == []
+
+
+def test_a_message_that_cannot_be_sent_leaves_no_other_to_the_relay(base: Base) -> None:
+    """The broker answers, so it is not to blame: the others are out at once."""
+    bad = tasks.until_executed.s("bad").set(compression="nope")
+    with pytest.raises(BulkError) as caught:
+        dispatch_many([work.count.s(1), bad, work.count.s(2)])
+    first, none, last = caught.value.results
+    assert (list(caught.value.errors), none) == ([1], None)
+    assert "nope" in str(caught.value.errors[1])
+    assert base.sent() == [first.id, last.id]
+    assert {row.token for row in base.rows() if row.seat} == {first.id, last.id}
+    assert not breaker_of(app).refuses()
