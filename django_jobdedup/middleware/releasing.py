@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -18,6 +19,8 @@ from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.later import Step, later
 from django_jobdedup.stores.requests import Acquire, Claim, Finish, Withdraw
 from django_jobdedup.stores.results import Claimed, Gone, Kept, NotMine, Released, Unavailable
+
+logger = logging.getLogger("django_jobdedup")
 
 #: How long an ended id is remembered when the broker cannot have copied it: publish retries, seconds.
 SHORT_MARKER = 60.0
@@ -41,13 +44,35 @@ def give_back(execution: Execution, claimed: Claimed | None) -> None:
         counted=execution.counted,
         unsent=current.unsent if current.how is How.HANDOVER else None,
     )
+    aside = _is_left_open(execution)
     # A run without a running seat leaves its waiting one behind.
     if claimed is None and ending.how is How.RELEASE:
-        return _take(partial(_withdraw, ending))
+        return _take(partial(_withdraw, ending), aside=aside)
     if claimed is None and ending.how is How.KEEP and stores[execution.header.knobs.store].durable:
-        return _take(partial(_keep, ending, late_for=execution.late_for))
+        return _take(partial(_keep, ending, late_for=execution.late_for), aside=aside)
     # Only now is a lost lock news: a finish that is made up later meets what came meanwhile.
-    _take(partial(_finish, ending, protected=claimed is not None), partial(_finish, ending, protected=False))
+    now, made_up = (partial(_finish, ending, protected=new) for new in (claimed is not None, False))
+    _take(now, made_up, aside=aside)
+
+
+def _is_left_open(execution: Execution) -> bool:
+    """Whether the body has left a transaction open on the store's database: what is written there is lost.
+
+    Celery closes such a connection after the task, uncommitted. A call that runs in its caller has not
+    opened the transaction that it runs in.
+    """
+    store = stores[execution.header.knobs.store]
+    if execution.eager or not store.durable or not cast(DurableStore, store).in_transaction():
+        return False
+    logger.warning(
+        "%s[%s] has left a transaction open on database %r: what it has written there is lost unless "
+        "somebody commits it; its lock is freed over another connection",
+        execution.task,
+        execution.id,
+        cast(DurableStore, store).using,
+        extra={"action": "left_open", "task": execution.task, "task_id": execution.id},
+    )
+    return True
 
 
 def note_unstarted(error: BaseException) -> None:
@@ -69,8 +94,13 @@ def release_unseen(ending: Ending) -> None:
     _take(partial(_withdraw, ending))
 
 
-def _take(step: Step, made_up: Step | None = None) -> None:
-    """Take a step now, or once the store answers again (then as ``made_up``)."""
+def _take(step: Step, made_up: Step | None = None, *, aside: bool = False) -> None:
+    """Take a step now, or once the store answers again (then as ``made_up``).
+
+    ``aside``: leave it to the thread that makes up for steps, which has a connection of its own.
+    """
+    if aside:
+        return later.add(made_up or step)
     try:
         if not step():
             later.add(made_up or step)

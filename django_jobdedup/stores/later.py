@@ -1,4 +1,4 @@
-"""Releases that the store could not take, tried again until it can.
+"""Releases that the store could not take, or not over this thread's connection, tried again until it can.
 
 A job that ended while its store was down must not keep its key: with early ack a lapsed lease would
 free it, with late ack nothing would for hours. Tried once a second by one thread per process, and for
@@ -13,6 +13,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
+
+from django.db import connections
 
 from django_jobdedup import signals
 from django_jobdedup.stores.leaving import at_end
@@ -54,6 +56,7 @@ class Later:
         while True:
             time.sleep(PAUSE)
             self.drain()
+            connections.close_all()  # those of this thread, which nobody else would close
             with self._guard:  # with add(): nothing comes between the look and the end
                 if not self._waiting:
                     self._thread = None

@@ -13,9 +13,12 @@ from typing import Any
 
 from celery import Task, current_app, shared_task
 from celery.exceptions import Ignore, Reject
+from django.db import connections
 
 from django_jobdedup import Reschedule, current_lock
 from django_jobdedup.exceptions import LockLost
+from django_jobdedup.stores.durable import DurableStore
+from django_jobdedup.stores.handler import stores
 from tests.jobs.tasks import JobError, unique
 from tests.rig.journal import Recording, recorded
 
@@ -111,6 +114,14 @@ def answer_an_object(task: Task, key: str, seconds: float, recording: Recording)
     return object()
 
 
+def leave_open(task: Task, key: str, seconds: float, recording: Recording) -> str:
+    """Return with a transaction open on the database of the store."""
+    store = stores["default"]
+    assert isinstance(store, DurableStore)
+    connections[store.using].set_autocommit(False)
+    return key
+
+
 def replace(task: Task, key: str, seconds: float, recording: Recording) -> None:
     """Have another task take over under the own id."""
     signature = current_app.signature(f"{MODULE}.other", args=(key,), kwargs={"seconds": seconds})
@@ -121,7 +132,7 @@ WAYS = {
     each.__name__: each
     for each in (
         succeed, fail, retry, ignore, reject, requeue, leave, vanish, stay, deaf,
-        ignore_sigterm, answer_an_object, replace,
+        ignore_sigterm, answer_an_object, leave_open, replace,
     )
 }  # fmt: skip
 

@@ -101,6 +101,7 @@ def play(engine: Engine, redis_url: str, folder: Path, stack: ExitStack) -> Stor
     told = Story(engine, journal, {})
     tasks.early.apply_async(("simple", "succeed"), queue="main")
     tasks.early.apply_async(("retry", "retry", 0.2), queue="main")
+    tasks.early.apply_async(("open", "leave_open"), queue="main")
     tasks.early.apply_async(("long", "succeed", LEASES * tasks.LEASE), queue="main")
     lease = {"lease": ITS_LEASE}
     tasks.early.apply_async(("restart", "succeed", ITS_LEASE + 2), queue="shaken", unique=lease)
@@ -152,6 +153,11 @@ def test_a_job_runs_once_and_its_row_says_so(story: Story) -> None:
 def test_a_retry_keeps_its_row(story: Story) -> None:
     assert [run.how for run in story.runs("retry")] == ["Retry", "JobError"]
     assert story.states("retry") == ["failed"]
+
+
+def test_a_transaction_that_a_body_leaves_open_does_not_take_its_end_along(story: Story) -> None:
+    assert [run.how for run in story.runs("open")] == ["returned"]
+    assert story.states("open") == ["done"]
 
 
 def test_a_killed_worker_frees_the_key_of_an_early_ack_after_one_lease(story: Story) -> None:
