@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from django.db import (
@@ -36,6 +37,7 @@ from django_jobdedup.stores.database.dialect import (
     lacks_tables,
     migrate,
 )
+from django_jobdedup.stores.database.isolation import lower
 from django_jobdedup.stores.results import Unavailable
 
 T = TypeVar("T")
@@ -97,12 +99,19 @@ class Sql:
     def write(self, text: str, words: list[Any]) -> int:
         """Write, and return the number of rows that matched."""
         with self.connection.cursor() as cursor:
+            if self.alone:
+                lower(self.connection)
             cursor.execute(text, words)
             return int(cursor.rowcount)
 
-    def atomic(self) -> Any:
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
         """Take what follows as one step: a transaction, or a savepoint of the user's."""
-        return transaction.atomic(using=self.connection.alias)
+        own = self.alone
+        with transaction.atomic(using=self.connection.alias):
+            if own:
+                lower(self.connection)
+            yield
 
 
 class Line:
