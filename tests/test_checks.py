@@ -15,9 +15,10 @@ from django.core import checks as django_checks
 from django.core import mail
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
+from redis import Redis
 
 import django_jobdedup.checks
-from django_jobdedup.checks import eager, middleware, register, stores
+from django_jobdedup.checks import eager, eviction, middleware, register, stores
 from django_jobdedup.checks import settings as of_settings
 from django_jobdedup.checks.ids import OTHER_IDS, SETTING_IDS
 from django_jobdedup.checks.messages import TAG
@@ -337,6 +338,39 @@ def test_the_memory_store_is_not_warned_of_in_tests(settings):
     assert stores.check_stores() == []
 
 
+@pytest.fixture
+def redis_of_locks(settings, lock_server):
+    """The server of the locks, with a bound on its memory."""
+    settings.CACHES = {"jobdedup": {**REDIS, "LOCATION": lock_server.url}}
+    with Redis.from_url(lock_server.url) as client:
+        client.config_set("maxmemory", "100mb")
+        yield client
+
+
+@pytest.mark.parametrize("policy", ["volatile-lru", "allkeys-random"])
+def test_a_redis_that_evicts_keys_is_warned_of(redis_of_locks, policy):
+    """Case U46 (a): what is evicted opens the lock, so the check says it before."""
+    redis_of_locks.config_set("maxmemory-policy", policy)
+    (found,) = eviction.check_eviction()
+
+    assert found.id == "jobdedup.W110"
+    assert f"The Redis of the store 'default' evicts keys when memory is short ({policy})" in found.msg
+    assert "maxmemory-policy noeviction" in found.hint
+    assert "W110" not in str(django_checks.run_checks(tags=["jobdedup"])), "asked with --deploy alone"
+
+
+def test_a_redis_that_keeps_its_keys_is_fine(redis_of_locks):
+    assert eviction.check_eviction() == []
+    redis_of_locks.config_set("maxmemory-policy", "volatile-lru")
+    redis_of_locks.config_set("maxmemory", "0")
+    assert eviction.check_eviction() == [], "nothing is evicted without a bound"
+
+
+def test_a_redis_that_does_not_answer_says_nothing_of_eviction(settings):
+    settings.CACHES = {"jobdedup": REDIS}
+    assert eviction.check_eviction() == []
+
+
 # Eager
 
 
@@ -500,6 +534,39 @@ def test_a_key_of_tasks_that_matches_no_task_is_warned_of(declared, capsys, sett
     assert hint in said
 
 
+# What beat sends
+
+
+@pytest.fixture
+def schedules(settings):
+    """Give entries to beat, for the time of a test."""
+
+    def give(**tasks):
+        entries = {name: {"task": task, "schedule": 60.0} for name, task in tasks.items()}
+        current_app.conf.beat_schedule = entries
+
+    yield give
+    current_app.conf.beat_schedule = {}
+
+
+def test_a_task_that_beat_does_not_import_is_warned_of(declared, schedules, capsys):
+    """Case U10: sent by name it goes past its policy, as far as the worker."""
+    declared(unique=True)
+    schedules(seen="tests.declared", unseen="app.sync", own="celery.backend_cleanup")
+    said = check_command(capsys)
+
+    assert said.count("(jobdedup.W109)") == 1
+    assert "Beat's entry 'unseen' sends 'app.sync', which nothing here imports" in said
+    assert "write JOBDEDUP_TASKS['app.sync']" in said
+
+
+def test_a_policy_in_the_settings_is_known_to_beat(schedules, capsys, settings):
+    schedules(unseen="app.sync")
+    settings.JOBDEDUP_TASKS = {"app.*": {"unique": {"key": "pk"}}}
+
+    assert "W109" not in check_command(capsys)
+
+
 def test_a_task_module_that_cannot_be_imported_is_reported(capsys):
     def discover(**_):
         import_module("tests.no_such_module")
@@ -578,7 +645,7 @@ def test_an_id_says_by_its_letter_whether_it_is_an_error():
 
 def test_every_check_is_registered_under_the_tag():
     register.register_checks()
-    registered = [each for each in django_checks.registry.registry.get_checks() if TAG in each.tags]
+    registered = [each for each in django_checks.registry.registry.get_checks(True) if TAG in each.tags]
 
     assert set(registered) == set(register.CHECKS)
     assert len(registered) == len(register.CHECKS)

@@ -40,4 +40,6 @@ OTHER_IDS: Final = {
     "W106": "A key of `JOBDEDUP_TASKS` matches no task.",
     "W107": "Celery runs every call in its caller (always-eager) although `DEBUG` is off.",
     "W108": "The tables of the database store, or of dead jobs, are missing.",
+    "W109": "Beat sends a task that it has not imported, so past its policy.",
+    "W110": "The Redis of a store evicts keys; asked by `check --deploy` alone.",
 }

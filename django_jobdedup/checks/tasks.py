@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from types import FrameType
@@ -16,6 +16,7 @@ from django.core import checks
 from django.core.management.commands.check import Command as CheckCommand
 
 from django_jobdedup.checks.messages import Found, error, readable, warning
+from django_jobdedup.checks.schedule import check_schedule
 from django_jobdedup.checks.settings import wrong_defaults, wrong_entries
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.middleware.visibility import check_wait
@@ -26,12 +27,12 @@ from django_jobdedup.policies.unique import Unique
 _looking: Final = threading.Lock()
 
 
-def check_tasks(**_: Any) -> Found:
-    """Report tasks whose policy cannot work, and settings for tasks that do not exist."""
+def check_tasks(databases: Sequence[str] | None = None, **_: Any) -> Found:
+    """Report tasks whose policy cannot work, and settings and schedules for tasks that do not exist."""
     if not _asked_by_check() or not _looking.acquire(blocking=False):
         return []
     try:
-        return list(_check_current_app())
+        return list(_check_current_app(databases))
     finally:
         _looking.release()
 
@@ -44,7 +45,7 @@ def _asked_by_check() -> bool:
     return frame is not None
 
 
-def _check_current_app() -> Iterator[checks.CheckMessage]:
+def _check_current_app(databases: Sequence[str] | None) -> Iterator[checks.CheckMessage]:
     if isinstance(current_app.loader, FallbackLoader):
         hint = "Import your Celery app in the __init__.py of the project's package, as Celery's guide says."
         yield warning("W104", "No Celery app is loaded, so no task was checked.", hint)
@@ -57,6 +58,7 @@ def _check_current_app() -> Iterator[checks.CheckMessage]:
         return
     yield from _check_policies(tasks)
     yield from _check_keys(tasks)
+    yield from check_schedule(current_app, tasks, databases)
 
 
 def _check_policies(tasks: Mapping[str, Any]) -> Iterator[checks.CheckMessage]:

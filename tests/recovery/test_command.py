@@ -170,6 +170,26 @@ def test_an_entry_that_a_person_has_switched_off_stays_off(beat_world: Environme
     assert command.run(beat_world, "schedule").stdout.endswith("; it is switched off\n")
 
 
+UNSEEN = """
+from django.core.management import call_command
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+every = IntervalSchedule.objects.create(every=60, period="seconds")
+for name, enabled in (("unseen", True), ("switched off", False)):
+    PeriodicTask.objects.create(name=name, task="app.sync", interval=every, enabled=enabled)
+for words in ([], ["--database", "default"]):
+    call_command("check", "--tag", "jobdedup", *words)
+"""
+
+
+def test_rows_that_send_what_nothing_imports_are_warned_of_where_the_database_is_asked(
+    beat_world: Environment,
+) -> None:
+    """Case U10: beat sends such a task by name, past its policy."""
+    told = command.shell(beat_world, f"import sys; sys.stderr = sys.stdout\n{UNSEEN}")
+    assert told.count("(jobdedup.W109)") == 1
+    assert "Beat's entry 'unseen' sends 'app.sync'" in told
+
+
 def test_once_it_says_how_many_rows_are_not_due_yet(
     celery_env: Environment, sqlite_engine: Engine, settings: Any
 ) -> None:

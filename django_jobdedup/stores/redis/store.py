@@ -15,6 +15,7 @@ from django_jobdedup.stores.record import Holder, Record, Ref
 from django_jobdedup.stores.redis import codec
 from django_jobdedup.stores.redis.cache_alias import check_location
 from django_jobdedup.stores.redis.client import Client
+from django_jobdedup.stores.redis.eviction import eviction_of
 from django_jobdedup.stores.redis.keys import keys_of
 from django_jobdedup.stores.redis.line import Line, batches
 from django_jobdedup.stores.redis.scripts import Call, Scripts, Word
@@ -112,6 +113,11 @@ class RedisStore(Store):
         token = request.token
         answer = self._one("finish", token.ref, token.id, codec.finish_words(request))
         return answer if isinstance(answer, Unavailable) else codec.finish_result(request.token.ref, answer)
+
+    def eviction(self) -> str | Unavailable:
+        """Return the policy by which the server evicts keys when memory is short; empty if it evicts none."""
+        policy: str | Unavailable = self.line.ask("eviction", eviction_of)
+        return policy
 
     def reap(self, shard: int, limit: int = 100) -> results.Reaped | Unavailable:
         """Sweep what has lapsed in a shard: O(lapsed), found through the index."""
