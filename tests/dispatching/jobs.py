@@ -73,6 +73,14 @@ def traced(self: Any, key: str, countdown: float = 0.0) -> int:
     return int(self.request.retries)
 
 
+@shared_task(bind=True, unique=unique())
+def giving_way(self: Any, key: str) -> None:
+    """Replace itself by a job of another task, which goes on under its id."""
+    with recorded(self.request, key):
+        queue = self.request.delivery_info["routing_key"]
+        raise self.replace(noticing.si(f"{key}-heir").set(queue=queue))
+
+
 @shared_task(bind=True, unique=unique(key=None))
 def spelled(self: Any, x: int | None = None, flag: bool = False, *, note: str = "") -> None:
     """Take arguments that can be written in many ways."""

@@ -62,7 +62,8 @@ def test_every_way_of_sending_is_decided_once_and_carries_both_headers(
         assert [first[1], second[1]] == ["accepted", "suppressed"], way
         assert first[2] == second[2]
     sent = messages(redis_client, world.namespace, key)
-    assert len(sent) == 7
+    # Of each pair one; the retry, the first step, three members, two parts, the one that will give way.
+    assert len(sent) == 5 + 2 + 3 + 2 + 1
     for message in sent:
         header = Header.decode(message["headers"][HEADER])
         assert header is not None
@@ -73,7 +74,7 @@ def test_every_way_of_sending_is_decided_once_and_carries_both_headers(
 
 
 @pytest.mark.worker
-def test_retries_and_chains_keep_the_lock_and_end_it(
+def test_retries_and_workflows_keep_the_lock_and_end_it(
     world: Environment,
     diary: Journal,
     redis_client: redis.Redis,
@@ -84,12 +85,17 @@ def test_retries_and_chains_keep_the_lock_and_end_it(
     before = set(locks(redis_client, world.namespace))
     with Worker(world, tmp_path, app=f"tests.instruments.{instrumented}", queues=[key]).wait_until_ready():
         said = called(world, instrumented, key, key)
-        for _, _, id in said:
-            AsyncResult(id).get(timeout=20)
+        told = {way: (id, AsyncResult(id).get(timeout=20)) for way, _, id in said}
         assert [run.retries for run in diary.runs(f"{key}-retry")] == [0, 1]
-        assert {run.id for run in diary.runs(f"{key}-retry")} == {said[-2][2]}
+        assert {run.id for run in diary.runs(f"{key}-retry")} == {told["retry"][0]}
         for number in range(3):
             assert len(diary.runs(f"{key}-step-{number}")) == 1
+        # Equal members run once, and what follows them has the outcome of each.
+        assert len(diary.runs(f"{key}-member")) == len(diary.runs(f"{key}-part")) == 1
+        assert [told[f"group {number}"][1] for number in range(3)] == [f"{key}-member"] * 3
+        assert told["chord"][1] == 2
+        assert [run.id for run in diary.runs(f"{key}-replace-heir")] == [told["replace"][0]]
+        assert told["replace"][1] == f"{key}-replace-heir"
         wait_for(lambda: set(locks(redis_client, world.namespace)) <= before, 10, what="nothing is left")
 
 
