@@ -67,6 +67,13 @@ def members_of_group(task: Any, key: str) -> Story:
     return Story(list(group(task.si(key) for _ in range(3)).apply_async()))
 
 
+def beside_a_job(task: Any, key: str) -> Story:
+    """A group has a member that an equal job does already."""
+    job = task.delay(key)
+    members = group(task.si(key), tasks.plain.si(f"{key}-other")).apply_async()
+    return Story([job, *members], (), lambda values: values[:2])
+
+
 def header_of_chord(task: Any, key: str) -> Story:
     """A chord has two equal members, and another."""
     header = [task.si(key), tasks.plain.si(f"{key}-other"), task.si(key)]
@@ -114,6 +121,7 @@ FORMS = {
     "chain, middle step": Form(middle_of_chain, "a step in the middle of two chains"),
     "chain, last step": Form(last_of_chain, "the last step of two chains"),
     "group": Form(members_of_group, "members of a group", calls=3),
+    "group, beside an equal job": Form(beside_a_job, "a member of a group, and a job of its own"),
     "chord, header": Form(header_of_chord, "members of a chord"),
     "chord, body": Form(body_of_chord, "the body of two chords"),
     "chord in a chord": Form(nested_chord, "members of chords in a chord", calls=4),

@@ -17,9 +17,6 @@ from .forms import FORMS, MODES, Story
 
 pytestmark = [pytest.mark.worker, pytest.mark.timeout(120)]
 
-#: From the end of the work to that of the workflow, seconds. U40 allows five; here all forms come at once.
-SOON = 15.0
-
 Told = dict[tuple[str, str], tuple[str, Story]]
 
 
@@ -59,17 +56,6 @@ def test_it_comes_to_its_end(told: Told, diary: Journal, mode: str, name: str) -
 
 def _value(result: Any) -> Any:
     return result.get(timeout=WAIT)
-
-
-@pytest.mark.parametrize("name", [name for name in FORMS if name.startswith(("chain", "chord"))])
-def test_it_goes_on_soon_after_the_work(told: Told, diary: Journal, name: str) -> None:
-    key, story = told["follow", name]
-    for result in story.results:
-        result.get(timeout=WAIT)
-    (run,) = diary.runs(key)
-    for callback in story.callbacks:
-        (after,) = diary.wait_for_ends(1, callback, WAIT)
-        assert after.started - (run.ended or 0.0) < SOON
 
 
 def test_chunks_are_plain_calls_of_one_message_and_all_run(node: Worker, key: str) -> None:

@@ -1,4 +1,4 @@
-"""Freeing: a seat goes when its message is nowhere, and only then (cases U11 and U13)."""
+"""Freeing: a seat goes when its message is nowhere, and only then (cases U11, U13 and U40)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from celery import Celery
+from celery import Celery, chain, chord, group
 
 from django_jobdedup.dispatching.confirm import confirmer
 from django_jobdedup.exceptions import JobLost
@@ -87,6 +87,23 @@ def test_where_messages_are_written_to_another_broker_none_is_surely_gone(
         app.conf.broker_write_url = None
     assert "broker_write_url is not broker_read_url" in caplog.text
     assert call("k").duplicate
+
+
+@pytest.mark.parametrize("form", ["group", "chain", "chord"])
+def test_who_waits_for_a_workflow_with_a_lost_member_is_told(memory: MemoryStore, form: str) -> None:
+    """Case U40: a purge takes a member, and nobody hangs for it."""
+    member, other = tasks.until_executed.si("k"), tasks.plain.si("other")
+    workflow = {
+        "group": group(member, other), "chain": chain(member, other), "chord": chord([member, member], other),
+    }[form]  # fmt: skip
+    waited = workflow.apply_async()
+    confirmer.flush()
+    memory.clock.advance(LOOK)
+    purge()
+
+    assert reap(never) == {"freed": 1}
+    with pytest.raises(JobLost, match="in no queue and in no worker's hands"):
+        waited.get(timeout=10)
 
 
 def test_a_young_lock_is_left_alone(memory: MemoryStore) -> None:
