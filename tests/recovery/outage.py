@@ -44,6 +44,12 @@ class Wire:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
+    def lead_to(self, target: int) -> None:
+        """Break what is open, and forward to another server from now on."""
+        self.cut()
+        self._target = target
+        self.mend()
+
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
