@@ -160,22 +160,65 @@ def catching_up(self: Task, key: str, value: int = 0) -> None:
         client.set(f"{name}:processed", seen)
 
 
-@shared_task(bind=True, unique=unique())
-def polling(self: Task, key: str, seconds: float = 0.0) -> None:
-    """Look into a mailbox, one job at a time."""
-    run(self, key, 0, seconds)
+#: Seconds between reading a document and having it processed.
+PROCESSING = 0.03
+
+
+def process(task: Task, key: str) -> None:
+    """Read a document at once, work for a moment, and note the version that was processed, if it is newer."""
+    client, name = writer(settings.JOURNAL_URL, os.getpid()), f"{settings.TEST_NAMESPACE}:state:{key}"
+    with recorded(task.request, key) as recording:
+        seen = int(client.get(name) or 0)
+        client.rpush(f"{settings.TEST_NAMESPACE}:read:{key}", seen)
+        recording.work(PROCESSING)
+        client.zadd(f"{settings.TEST_NAMESPACE}:processed", {key: seen}, gt=True)
+
+
+@shared_task(bind=True, unique=unique(on_conflict="rerun"))
+def rebuilt_again(self: Task, key: str) -> None:
+    """Be asked again while it runs: then it runs once more."""
+    process(self, key)
+
+
+@shared_task(bind=True, unique=unique("until_executing"))
+def rebuilt_from_start(self: Task, key: str) -> None:
+    """Be free for the next call as soon as the body starts."""
+    process(self, key)
 
 
 @shared_task(bind=True, unique=quick("skip"))
-def polling_and_again(self: Task, key: str, seconds: float = 0.0) -> None:
+def rebuilt_in_turn(self: Task, key: str) -> None:
+    """Let one wait while one runs."""
+    process(self, key)
+
+
+def speed() -> float:
+    """Give how long a look into a slow mailbox takes at the moment, seconds."""
+    return float(writer(settings.JOURNAL_URL, os.getpid()).get(f"{settings.TEST_NAMESPACE}:speed") or 0)
+
+
+@shared_task(bind=True, unique=unique())
+def polling(self: Task, key: str, seconds: float | None = None) -> None:
+    """Look into a mailbox, one job at a time."""
+    run(self, key, 0, speed() if seconds is None else seconds)
+
+
+@shared_task(bind=True, unique=quick("skip"))
+def polling_and_again(self: Task, key: str) -> None:
     """Look into a mailbox; one more may wait."""
-    run(self, key, 0, seconds)
+    run(self, key, 0, speed())
 
 
 @shared_task(bind=True, unique=unique("until_expired", ttl=1.6))
 def once_a_slot(self: Task, key: str) -> None:
     """Run once in the time of a slot, whoever sends it."""
     run(self, key, 0, 0.05)
+
+
+@shared_task(bind=True)
+def summed(self: Task, values: list[int], key: str) -> int:
+    """Be the body of a chord."""
+    return run(self, f"{key}-summed", sum(values), 0.0)
 
 
 @shared_task(bind=True)

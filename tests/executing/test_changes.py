@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import redis
@@ -15,7 +16,7 @@ from django_jobdedup.recovery.duty import never
 from django_jobdedup.recovery.reaper import reap
 from tests.conftest import StartWorker
 from tests.rig.environment import Environment
-from tests.rig.journal import Journal
+from tests.rig.journal import Journal, Run
 from tests.rig.redelivery import FAST_REDELIVERY
 from tests.rig.waiting import wait_for
 
@@ -79,3 +80,43 @@ def test_the_last_change_is_always_processed(
     for key in KEYS:
         # A body that was cut off lives in the journal until its last sign of life.
         assert journal.overlaps(key) == []
+
+
+MODES = (tasks.rebuilt_again, tasks.rebuilt_from_start, tasks.rebuilt_in_turn)
+DOCUMENTS = 60
+
+
+@pytest.mark.worker
+@pytest.mark.timeout(120)
+@pytest.mark.environment(celery={"imports": [tasks.MODULE]})
+def test_a_change_at_any_moment_of_a_run_is_processed(
+    celery_env: Environment, worker: StartWorker, journal: Journal, redis_client: redis.Redis
+) -> None:
+    """Sixty documents, each written twice: the second time before, in or after its first run."""
+    worker(concurrency=4)
+
+    def write_twice(number: int) -> None:
+        task, chance = MODES[number % len(MODES)], random.Random(number)
+        write(task, number)
+        if number % 4:
+            assert redis_client.blpop([f"{celery_env.namespace}:read:{number}"], 60), "the first run"
+            time.sleep(chance.uniform(0.0, 2 * tasks.PROCESSING))
+        write(task, number)
+
+    def write(task: Any, number: int) -> None:
+        redis_client.incr(f"{celery_env.namespace}:state:{number}")
+        task.delay(str(number))
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(write_twice, range(DOCUMENTS)))
+    confirmer.flush()
+    processed = f"{celery_env.namespace}:processed"
+    wait_for(lambda: redis_client.zcount(processed, 2, 2) == DOCUMENTS, 60, every=0.2)
+    runs: dict[str, list[Run]] = {}
+    for run in journal.runs():
+        runs.setdefault(run.key, []).append(run)
+    assert {len(some) for some in runs.values()} == {1, 2}, (
+        "some of the second calls came before the first run"
+    )
+    both = [some for key, some in runs.items() if len(some) == 2 and MODES[int(key) % 3] is not MODES[1]]
+    assert not [first for first, second in both if first.overlaps(second)]

@@ -1,4 +1,4 @@
-"""The lock store goes away while jobs run: they run on, and what they could not say is said later.
+"""The lock store goes away while jobs run: they run on, and what they could not say is said later (case U46).
 
 One story on a private lock server: paused for four seconds, then killed and started empty within a lease,
 then emptied; later killed for longer than a lease.

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+from celery import chord
 from celery.exceptions import TimeLimitExceeded
 
 from django_jobdedup import JobDead
@@ -300,6 +301,19 @@ def test_a_rejected_start_is_a_dead_job_and_a_failure(place: Place) -> None:
     assert place.values(key) == [1]
 
 
+def test_a_rejected_member_fails_its_chord_loudly(place: Place) -> None:
+    """Case U40: the strict strategy hides nothing: the chord fails, and its error callback is called."""
+    key, first = running(place, tasks.rejecting, 2.0)
+    body = tasks.summed.s(key).on_error(tasks.told.s(key))
+    done = chord([tasks.rejecting.s(key, 2), tasks.own_way.s(f"{key}-other", 1)], body).apply_async()
+    with pytest.raises(JobDead, match=f"rejected: job {first.id} holds its lock"):
+        done.get(timeout=10)
+    wait_for(lambda: place.values(f"{key}-told"), 10)
+    assert done.state == "FAILURE"
+    assert place.values(f"{key}-summed") == []
+    first.get(timeout=10)
+
+
 def test_a_dead_job_that_is_sent_again_is_a_new_job(place: Place) -> None:
     key, first = running(place, tasks.rejecting, 0.5)
     second = tasks.rejecting.apply_async((key, 2), headers={"traceparent": "00-1"}, expires=600)
@@ -342,7 +356,10 @@ def test_a_job_that_was_put_off_too_often_is_dead(place: Place) -> None:
 
 
 def test_a_task_that_kills_its_worker_starts_three_times_and_is_dead(place: Place) -> None:
-    """Case U04: with a requeue for lost processes nothing else would stop it."""
+    """Case U04: with a requeue for lost processes nothing else would stop it.
+
+    Without one the key is free after the first loss: ``endings/rows.py``, "its process is killed".
+    """
     key = new_key()
     first = tasks.poisonous.apply_async((key, 1), link_error=tasks.told.s(key))
     with pytest.raises(JobDead, match="started 3 times without an end"):

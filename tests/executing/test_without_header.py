@@ -1,4 +1,4 @@
-"""Messages without a header that this version reads: foreign senders, other versions, bypasses."""
+"""Messages without a header that this version reads: foreign senders, other versions, bypasses (case U10)."""
 
 from __future__ import annotations
 
