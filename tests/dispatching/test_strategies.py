@@ -83,6 +83,7 @@ def test_raise_within_a_body_is_an_error_like_any_other(node: Worker, diary: Jou
 def test_raise_never_harms_beat(
     world: Environment, node: Worker, diary: Journal, key: str, tmp_path: Path, app_name: str
 ) -> None:
+    """Case U10: beat is alive after ten conflicts, each of them a refusal in its log."""
     entry = {"task": NAME, "schedule": 0.2, "kwargs": {"key": key, "seconds": 3}}
     told = {"JOBDEDUP_TASKS": {NAME: {"unique": {"key": "key", "on_conflict": "raise"}}}}
     with Beat(world.having(settings=told), tmp_path, {"tick": entry}, app=app_name) as beat:

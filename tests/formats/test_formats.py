@@ -1,4 +1,4 @@
-"""Mixed versions: format 1 is honoured, what is newer is left alone, a rename keeps one lock."""
+"""Mixed versions: format 1 is honoured, what is newer is left alone, a rename keeps one lock (case U49)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eight processes on one database: one winner a round, exact sums, and no deadlock that anybody sees."""
+"""Eight processes on one database: one winner a round, exact sums, and no deadlock for anybody (U48)."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_what_cannot_work_is_refused(location: str, options: Any, said: str) -> 
         del connections.settings["dummy"]
 
 
-# --- keys that are hard for a database ------------------------------------------------------------------
+# --- keys that are hard for a database (case U38) -------------------------------------------------------
 
 LONG = "x" * 200
 PAIRS = {

@@ -1,4 +1,4 @@
-"""The database store under a real worker: runs, retries, kills, a long run, a database that restarts.
+"""The database store under a real worker: runs, retries, kills, a database that restarts (case U48).
 
 Everything is played once per engine, side by side: the waits of one story are the waits of all.
 """

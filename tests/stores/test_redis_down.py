@@ -1,4 +1,4 @@
-"""A Redis that is slow, dead, full, read only; lost replies on a real wire; forks; empty pools."""
+"""A Redis that is slow, dead, full, read only; lost replies on a real wire; forks; empty pools (U46 d, e)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``JOBDEDUP_EAGER``: what becomes of a call that runs in its caller."""
+"""``JOBDEDUP_EAGER``: what becomes of a call that runs in its caller (case U42)."""
 
 from __future__ import annotations
 

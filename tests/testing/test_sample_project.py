@@ -1,4 +1,4 @@
-"""A project's own tests with the kit: the examples of the how-to page, in a project, without any server."""
+"""A project's own tests with the kit, without any server: the examples of the how-to page (case U42)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which transaction a call waits for: that of the database in which its task's store lives, and no other."""
+"""Which transaction a call waits for: that of the database of its task's store, and no other (case U24)."""
 
 from __future__ import annotations
 
