@@ -31,8 +31,7 @@ from django_jobdedup.brokers.rabbitmq.broker import STALE, RabbitBroker
 from django_jobdedup.brokers.unreadable import Unreadable
 from testproject.celery import app
 from testproject.embedded_redis import EmbeddedRedis, GivenRedis
-from tests.conftest import need
-from tests.dispatching.test_amqp import URL, listens
+from tests.rig.amqp import URL, listens, need_amqp
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.waiting import wait_for
 
@@ -79,7 +78,7 @@ def api() -> Iterator[Api]:
 
 @pytest.fixture
 def queue() -> str:
-    need(listens(URL), f"a RabbitMQ at {URL.rpartition('@')[2]} (AMQP_URL)")
+    need_amqp()
     return f"jobdedup-test-{secrets.token_hex(6)}"
 
 

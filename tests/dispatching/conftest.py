@@ -12,6 +12,7 @@ from django_jobdedup import signals
 from django_jobdedup.dispatching import presence, transactions
 from django_jobdedup.dispatching.confirm import confirmer
 from django_jobdedup.middleware import mistake
+from tests.rig.amqp import queue  # noqa: F401 - a fixture
 from tests.rig.sharing import diary, for_node, key, node, world  # noqa: F401 - fixtures
 
 from . import jobs  # noqa: F401 - registers the tasks

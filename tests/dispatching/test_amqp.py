@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import pytest
 from kombu import Connection, Queue
@@ -14,38 +10,15 @@ from kombu import Connection, Queue
 from django_jobdedup.dispatching.confirm import confirmer
 from testproject.celery import app
 from testproject.embedded_redis import EmbeddedRedis, GivenRedis
-from tests.conftest import StartWorker, need
+from tests.conftest import StartWorker
 from tests.jobs import tasks
+from tests.rig.amqp import URL
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.journal import Journal
 
 from .looking import state
 
-URL = os.environ.get("AMQP_URL", "amqp://guest:guest@127.0.0.1:5672//")
-
 pytestmark = pytest.mark.worker
-
-
-def listens(url: str) -> bool:
-    """Say whether something answers at the address of a URL."""
-    place = urlsplit(url)
-    try:
-        with socket.create_connection((place.hostname or "127.0.0.1", place.port or 5672), timeout=2):
-            return True
-    except OSError:
-        return False
-
-
-@pytest.fixture
-def queue() -> Iterator[str]:
-    """A queue of this test alone, deleted at the end."""
-    need(listens(URL), f"a RabbitMQ at {URL.rpartition('@')[2]} (AMQP_URL)")
-    name = f"jobdedup-test-{secrets.token_hex(6)}"
-    yield name
-    with Connection(URL) as connection:
-        bound = Queue(name)(connection.default_channel)
-        bound.delete()
-        connection.default_channel.exchange_delete(name)
 
 
 @pytest.fixture

@@ -10,7 +10,9 @@ import pytest
 import redis
 from django.db import connections, transaction
 
+from django_jobdedup.call import Execution, Running, running
 from django_jobdedup.dispatching import outbox
+from django_jobdedup.header import HEADER, Header
 from django_jobdedup.models import JobIntent
 from django_jobdedup.stores.durable import DurableStore, Intent
 from django_jobdedup.stores.handler import stores
@@ -81,6 +83,19 @@ class Base:
     def elsewhere(self, **settings: Any) -> Environment:
         """Give the world of another process with this database as its only one."""
         return self.world.having(settings={**self.engine.settings_as_default, **settings})
+
+    @contextlib.contextmanager
+    def body(self, task: Any, key: str, **facts: Any) -> Iterator[Running]:
+        """Call a task and be in the body of its job, as far as our own code can tell; ``facts`` of it."""
+        result = task.delay(key)
+        header = Header.decode(self.message(result.id)["headers"][HEADER])
+        assert header is not None
+        body = Running(Execution(task.name, result.id, header, "nonce", task_object=task, **facts))
+        mark = running.set(body)
+        try:
+            yield body
+        finally:
+            running.reset(mark)
 
     def relay(self, number: int = 1) -> list[outbox.Sent]:
         """Do what the relay does, once that many intents are due."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,25 +13,13 @@ from kombu import Connection, Queue
 from django_jobdedup.dispatching import broker
 from testproject.celery import app
 from testproject.embedded_redis import EmbeddedRedis, GivenRedis, free_port
-from tests.conftest import need
-from tests.dispatching.test_amqp import URL, listens
 from tests.jobs import tasks
+from tests.rig.amqp import URL
 from tests.rig.engines import Engine
 from tests.rig.environment import Environment, new_namespace
 
 from .conftest import Base
 from .test_broker_down import QUICKLY
-
-
-@pytest.fixture
-def queue() -> Iterator[str]:
-    """A queue of this test alone, deleted at the end."""
-    need(listens(URL), f"a RabbitMQ at {URL.rpartition('@')[2]} (AMQP_URL)")
-    name = f"jobdedup-test-{secrets.token_hex(6)}"
-    yield name
-    with Connection(URL) as connection:
-        Queue(name)(connection.default_channel).delete()
-        connection.default_channel.exchange_delete(name)
 
 
 @pytest.fixture

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from django.db import connections
 
-from django_jobdedup.call import Execution, Running, running
-from django_jobdedup.header import HEADER, Header
 from django_jobdedup.middleware.releasing import give_back
 from django_jobdedup.middleware.starting import claim
 from django_jobdedup.outcomes import How
@@ -53,41 +50,28 @@ def test_the_end_of_such_a_body_is_written_over_another_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Written into that transaction it would be gone with it, and the lock held until its lease is over."""
-    task: Any = tasks.until_executed
-    result = task.delay("a")
-    header = Header.decode(base.message(result.id)["headers"][HEADER])
-    assert header is not None
-    body = Running(Execution(task.name, result.id, header, "nonce", task_object=task))
-    mark = running.set(body)
-    try:
+    task = tasks.until_executed
+    with base.body(task, "a") as body:
         claimed = claim(body.execution)
         assert claimed is not None
         with left(base):
             body.ended(How.RELEASE, "success")
             give_back(body.execution, claimed)
-    finally:
-        running.reset(mark)
     wait_for(lambda: base.states() == ["done"], 10, what=lambda: f"the end: {base.states()}")
-    assert f"{task.name}[{result.id}] has left a transaction open on database {base.using!r}" in caplog.text
+    assert (
+        f"{task.name}[{body.execution.id}] has left a transaction open on database {base.using!r}"
+        in caplog.text
+    )
     wait_for(lambda: later._thread is None, 5, what="the end of the thread, with its connections")
     assert task.delay("a").outcome == "accepted"
 
 
 def test_a_call_that_runs_in_its_caller_ends_in_the_transaction_of_that(base: Base) -> None:
     """Both are one: what the job and its lock have written is gone with a rollback."""
-    task: Any = tasks.until_executed
-    result = task.delay("a")
-    header = Header.decode(base.message(result.id)["headers"][HEADER])
-    assert header is not None
-    body = Running(Execution(task.name, result.id, header, "nonce", task_object=task, eager=True))
-    mark = running.set(body)
-    try:
-        with base.failing():
-            claimed = claim(body.execution)
-            body.ended(How.RELEASE, "success")
-            give_back(body.execution, claimed)
-            assert base.states() == ["done"]
-    finally:
-        running.reset(mark)
+    with base.body(tasks.until_executed, "a", eager=True) as body, base.failing():
+        claimed = claim(body.execution)
+        body.ended(How.RELEASE, "success")
+        give_back(body.execution, claimed)
+        assert base.states() == ["done"]
     assert base.states() == ["published"]
     assert len(later) == 0

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from django_jobdedup.call import Execution, Running, running
-from django_jobdedup.header import HEADER, Header
 from django_jobdedup.middleware.releasing import give_back
 from django_jobdedup.outcomes import How
 from tests.jobs import tasks
@@ -20,16 +16,8 @@ from .conftest import Base
 )
 def test_it_has_ended(base: Base, lock: str, how: How, seats: list[str]) -> None:
     """Also under a lock that outlives the run: it is kept by a row that nobody publishes again."""
-    task: Any = getattr(tasks, lock)
-    result = task.delay("a")
-    header = Header.decode(base.message(result.id)["headers"][HEADER])
-    assert header is not None
-    body = Running(Execution(task.name, result.id, header, "nonce", task_object=task))
-    mark = running.set(body)
-    try:
+    with base.body(getattr(tasks, lock), "a") as body:
         body.ended(how, "success")
         give_back(body.execution, None)
-    finally:
-        running.reset(mark)
     (row,) = base.rows()
     assert ([row.seat], row.state, row.publish_at) == (seats, "done", None)
