@@ -10,7 +10,7 @@ from django_jobdedup.middleware.base import Dispatch, Middleware
 from django_jobdedup.middleware.keeping import keep
 from django_jobdedup.middleware.merging import newest, with_arguments
 from django_jobdedup.middleware.planning import Plan, plan
-from django_jobdedup.middleware.releasing import give_back, note_unstarted, release_unseen
+from django_jobdedup.middleware.releasing import give_back, is_inside, note_unstarted, release_unseen
 from django_jobdedup.middleware.reserving import reserve
 from django_jobdedup.middleware.settling import settled
 from django_jobdedup.middleware.starting import claim
@@ -43,6 +43,7 @@ class LockingMiddleware(Middleware):
         """
         if not execution.header.locks:
             return call_next(execution)
+        inside = is_inside(execution)
         claimed = claim(execution)
         try:
             return call_next(newest(execution, claimed))
@@ -50,7 +51,7 @@ class LockingMiddleware(Middleware):
             note_unstarted(error)
             raise
         finally:
-            give_back(execution, claimed)
+            give_back(execution, claimed, inside=inside)
 
     def ended(self, ending: Ending) -> None:
         """Free the seat of a delivery that no body saw the end of."""

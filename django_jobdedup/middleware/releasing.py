@@ -28,8 +28,13 @@ SHORT_MARKER = 60.0
 FAILURES = ("timeout", "lost")
 
 
-def give_back(execution: Execution, claimed: Claimed | None) -> None:
-    """Finish the run that has just ended here; says nothing when the main process has to decide."""
+def give_back(execution: Execution, claimed: Claimed | None, *, inside: bool = False) -> None:
+    """Finish the run that has just ended here; says nothing when the main process has to decide.
+
+    ``inside``: the claim was made in a transaction that somebody has opened around the body, so the end
+    belongs there too. One that the body has opened, and left open, is closed by Celery, uncommitted: its
+    end is written over another connection.
+    """
     current = running.get()
     if current is None or current.how is None:
         return
@@ -44,7 +49,9 @@ def give_back(execution: Execution, claimed: Claimed | None) -> None:
         counted=execution.counted,
         unsent=current.unsent if current.how is How.HANDOVER else None,
     )
-    aside = _is_left_open(execution)
+    aside = not inside and is_inside(execution)
+    if aside:
+        _log_left_open(execution)
     # A run without a running seat leaves its waiting one behind.
     if claimed is None and ending.how is How.RELEASE:
         return _take(partial(_withdraw, ending), aside=aside)
@@ -55,24 +62,21 @@ def give_back(execution: Execution, claimed: Claimed | None) -> None:
     _take(now, made_up, aside=aside)
 
 
-def _is_left_open(execution: Execution) -> bool:
-    """Whether the body has left a transaction open on the store's database: what is written there is lost.
-
-    Celery closes such a connection after the task, uncommitted. A call that runs in its caller has not
-    opened the transaction that it runs in.
-    """
+def is_inside(execution: Execution) -> bool:
+    """Say whether this thread has an open transaction on the database of the job's store."""
     store = stores[execution.header.knobs.store]
-    if execution.eager or not store.durable or not cast(DurableStore, store).in_transaction():
-        return False
+    return store.durable and cast(DurableStore, store).in_transaction()
+
+
+def _log_left_open(execution: Execution) -> None:
     logger.warning(
-        "%s[%s] has left a transaction open on database %r: what it has written there is lost unless "
-        "somebody commits it; its lock is freed over another connection",
+        "%s[%s] has left a transaction open on the database of its store %r: what it has written there is "
+        "lost unless somebody commits it; its lock is freed over another connection",
         execution.task,
         execution.id,
-        cast(DurableStore, store).using,
+        execution.header.knobs.store,
         extra={"action": "left_open", "task": execution.task, "task_id": execution.id},
     )
-    return True
 
 
 def note_unstarted(error: BaseException) -> None:
