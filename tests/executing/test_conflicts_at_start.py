@@ -58,6 +58,20 @@ def test_a_skipped_start_ends_as_success_and_the_chain_goes_on(outcome: Outcome,
 
 
 @stories.tell
+def skipped_in_a_chord(stage: Stage) -> dict[str, Any]:
+    """A skipped member, one that runs, and the body."""
+    key, holder = _beside(stage, tasks.skipping)
+    value = chord([tasks.skipping.s(key), tasks.other.s(f"{key}-other")], tasks.total.s()).apply_async()
+    return {"value": value.get(timeout=10), "holder": holder.id, "key": key}
+
+
+def test_a_skipped_member_counts_in_its_chord(outcome: Outcome) -> None:
+    """Case U40: the body runs once, with a documented value in the place of the member's."""
+    seen = outcome(skipped_in_a_chord)
+    assert seen["value"] == [{"suppressed_by": seen["holder"]}, f"{seen['key']}-other"]
+
+
+@stories.tell
 def logged(stage: Stage) -> dict[str, Any]:
     """The strategy log."""
     key, holder = _beside(stage, tasks.logging)

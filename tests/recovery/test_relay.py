@@ -18,6 +18,7 @@ from django_jobdedup.exceptions import JobDead
 from django_jobdedup.models import JobIntent
 from django_jobdedup.recovery import relay as module
 from django_jobdedup.recovery.duty import Tally, never
+from django_jobdedup.recovery.reaper import reap
 from django_jobdedup.recovery.relay import BackOff, back_off, relay
 from testproject.celery import app
 from tests.dispatching.durable.conftest import Base
@@ -87,6 +88,21 @@ def test_what_was_left_behind_is_published_under_its_id(base: Base) -> None:
     assert base.sent() == ids
     assert base.states() == ["published"] * 4
     assert relay(never) == {}
+
+
+def test_the_clean_up_leaves_an_unsent_row_alone(quick: Base) -> None:
+    """Case U13: its message is in no queue and in no worker's hands, and will come however old the row is."""
+    with broker_down():
+        with quick.atomic():
+            ids = [tasks.until_executed.delay("a").id]
+        ids.append(tasks.until_executed.delay("b").id)
+    JobIntent.objects.using(quick.using).update(created_at=1, since=1)
+    told = reap(never)
+    assert (told["freed"], told["lost"], told["lapsed"]) == (0, 0, 0)
+    assert [row.token for row in quick.rows()] == ids
+    make_due(quick)
+    relay(never)
+    assert quick.sent() == ids
 
 
 def test_what_is_not_due_is_left_to_its_sender(base: Base) -> None:
