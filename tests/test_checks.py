@@ -579,6 +579,7 @@ def test_a_task_module_that_cannot_be_imported_is_reported(capsys):
 
     assert "(jobdedup.E104)" in said
     assert "ModuleNotFoundError: No module named 'tests.no_such_module'" in said
+    assert ", line " in said
 
 
 def test_other_commands_do_not_look_at_tasks(declared):

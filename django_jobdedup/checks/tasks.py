@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import traceback
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -54,7 +55,12 @@ def _check_current_app(databases: Sequence[str] | None) -> Iterator[checks.Check
         current_app.loader.import_default_modules()
         tasks = {name: task for name, task in current_app.tasks.items() if not name.startswith("celery.")}
     except Exception as wrong:
-        yield error("E104", f"The task modules cannot be imported: {type(wrong).__name__}: {wrong}")
+        where = traceback.extract_tb(wrong.__traceback__)[-1]
+        yield error(
+            "E104",
+            f"The task modules cannot be imported: {type(wrong).__name__}: {wrong} "
+            f"({where.filename}, line {where.lineno})",
+        )
         return
     yield from _check_policies(tasks)
     yield from _check_keys(tasks)

@@ -17,7 +17,7 @@ from django_jobdedup.call import Call
 from django_jobdedup.conf import BY_NAME, conf
 from django_jobdedup.exceptions import JobDedupError
 from django_jobdedup.fingerprint.scope import default_tenant
-from django_jobdedup.header import Header, task_id_of
+from django_jobdedup.header import Header, life_of, task_id_of
 from django_jobdedup.middleware import mistake, stack
 from django_jobdedup.middleware.burying import bury
 from django_jobdedup.middleware.conflicting import checked
@@ -40,7 +40,7 @@ logger = logging.getLogger("django_jobdedup")
 def adopted(request: Any) -> Header | None:
     """Return the header of a message that came without one; None for a task without a policy."""
     task = request.task
-    if conf.MODE == "off" or task.name.startswith(PASSING):
+    if conf.MODE == "off" or not stack.locks() or task.name.startswith(PASSING):
         return None
     policy = policy_of(task.name, getattr(task, "unique", None))
     if not isinstance(policy, Unique):
@@ -106,6 +106,9 @@ def _seated(request: Any, policy: Unique, header: Header) -> Header:
     answer = stores[policy.store].acquire(asked.request)
     if isinstance(answer, Acquired):
         return replace(header, at=answer.at)
+    if isinstance(answer, Held | Merged) and task_id_of(answer.id) == header.id:
+        # Its sender took this seat; the header was lost or spoiled on the way.
+        return replace(header, life=life_of(answer.id), n=int(request.request_dict.get("retries") or 0))
     if header.knobs.observe:
         return Header(header.id)
     if isinstance(answer, Merged) and not answer.publish:

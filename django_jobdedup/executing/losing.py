@@ -14,8 +14,8 @@ from django_jobdedup.executing.reception import Delivery
 from django_jobdedup.middleware.starting import claim_request
 from django_jobdedup.stores.base import Store
 from django_jobdedup.stores.handler import stores
-from django_jobdedup.stores.record import Record
-from django_jobdedup.stores.results import Claimed, Done, Unavailable
+from django_jobdedup.stores.record import Holder, Record
+from django_jobdedup.stores.results import Claimed, Done, Unavailable, Withdrawn
 
 logger = logging.getLogger("django_jobdedup")
 
@@ -30,7 +30,8 @@ def look_into(delivery: Delivery) -> None:
     if record is not None and _has_ended(record, delivery):
         delivery.renewed_at = 0.0
         return
-    answer = _claim_again(store, delivery) if _is_forgotten(record, delivery) else None
+    forgotten = _is_forgotten(record, delivery) and not _was_removed(store, delivery)
+    answer = _claim_again(store, delivery) if forgotten else None
     if isinstance(answer, Claimed):
         delivery.renewed_at, delivery.missed = time.monotonic(), False
         logger.warning(
@@ -52,6 +53,12 @@ def _is_forgotten(record: Record | None, delivery: Delivery) -> bool:
     """
     is_gone = record is None or all(holder.id != delivery.header.token for holder in record.holders)
     return is_gone and time.monotonic() - delivery.renewed_at < delivery.token.lease
+
+
+def _was_removed(store: Store, delivery: Delivery) -> bool:
+    """Whether a person has freed the lock: asked once more, the store says so and changes nothing."""
+    nobody = Holder(delivery.header.token, "K")
+    return isinstance(store.remove(delivery.token.ref, nobody), Withdrawn)
 
 
 def _has_ended(record: Record, delivery: Delivery) -> bool:

@@ -18,6 +18,8 @@ LOCK_TYPES: Final = {
     each.name: each
     for each in (UNTIL_EXECUTING, UNTIL_EXECUTED, UNTIL_EXPIRED, WHILE_EXECUTING, UNTIL_AND_WHILE_EXECUTING)
 }
+#: The likeliest slip: a key in the place of the lock.
+KEY: Final = "Which arguments count is written key=..."
 #: Those of the project's own that were used so far, by dotted path.
 _own: Final[dict[str, LockType]] = {}
 
@@ -32,11 +34,11 @@ def lock_type(value: object) -> LockType:
         if found is not None:
             return found
         if "." not in value:
-            raise PolicyError(f'There is no lock type "{value}"; {suggest(value, LOCK_TYPES)}')
+            raise PolicyError(f'There is no lock type "{value}"; {suggest(value, LOCK_TYPES)} {KEY}')
     elif not isinstance(value, type):
         raise PolicyError(
             f"A lock type is given by its name, or as a class of your own, not as {value!r}; "
-            f"{suggest('', LOCK_TYPES)}"
+            f"{suggest('', LOCK_TYPES)} {KEY}"
         )
     own = own_lock_type(value)
     return _own.setdefault(own.name, own)

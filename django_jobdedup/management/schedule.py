@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from django.apps import apps
 from django.core.management.base import CommandError
+from django.db import DatabaseError
 
 from django_jobdedup.management.subcommand import Subcommand
 from django_jobdedup.recovery.periodic import EVERY, EXPIRES, NAME
@@ -29,10 +30,13 @@ class Schedule(Subcommand):
         parser.add_argument("--queue", help="send it to this queue instead of where Celery routes it")
 
     def run(self, options: dict[str, Any]) -> int:
-        """Write the row. Raises CommandError without django-celery-beat."""
+        """Write the row. Raises CommandError without django-celery-beat or its tables."""
         if not apps.is_installed(BEAT):
             raise CommandError(NO_BEAT)
-        interval = _interval(int(EVERY))
+        try:
+            interval = _interval(int(EVERY))
+        except DatabaseError as error:
+            raise CommandError(f"{error}; run: manage.py migrate {BEAT}") from error
         entry, created = _model("PeriodicTask").objects.update_or_create(
             task=NAME,
             defaults={

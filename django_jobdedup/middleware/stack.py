@@ -42,6 +42,12 @@ def counts_in_store() -> bool:
     return any(layer.counts_in_store for layer in middleware())
 
 
+@cache
+def locks() -> bool:
+    """Say whether a middleware takes seats and gives them back."""
+    return any(layer.locks for layer in middleware())
+
+
 def dispatch(calls: Sequence[Call], publish: Callable[[Sequence[Call]], list[Dispatch]]) -> list[Dispatch]:
     """Pass calls through all middleware down to ``publish``.
 
@@ -95,6 +101,7 @@ def _forget(*, setting: str, **_: Any) -> None:
     if setting == "JOBDEDUP_MIDDLEWARE":
         middleware.cache_clear()
         counts_in_store.cache_clear()
+        locks.cache_clear()
 
 
 setting_changed.connect(_forget, dispatch_uid="jobdedup.middleware")

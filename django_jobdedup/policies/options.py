@@ -14,6 +14,7 @@ from django_jobdedup.conf import seconds
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.fingerprint.key import check_key
 from django_jobdedup.fingerprint.scope import check_scope
+from django_jobdedup.header import MOST
 from django_jobdedup.lock_types.registry import lock_type
 from django_jobdedup.policies.conflicts import read_on_conflict
 from django_jobdedup.suggestion import suggest
@@ -72,6 +73,8 @@ def _text_or_none(value: object) -> str | None:
 def _count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"needs a whole number from 1 on, not {value!r}")
+    if value >= MOST:
+        raise ValueError(f"needs a number below 2**40, not {value!r}: a message header carries no larger one")
     return value
 
 

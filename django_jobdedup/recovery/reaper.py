@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from django_jobdedup.conf import conf
 from django_jobdedup.header import task_id_of
 from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, reachable
 from django_jobdedup.recovery.freeing import free
@@ -56,7 +57,8 @@ def _sweep(store: Store, shard: int, stop: Stop, tally: Tally, doubtful: list[tu
         for lapse in reaped.lapses:
             tally[lapse.what] += 1
             _log(lapse)
-        if reaped.overdue:
+        # While the app is off no worker claims: it would be published again and again.
+        if reaped.overdue and conf.MODE != "off":
             tally += publish_overdue(store, reaped.overdue)
         doubtful.extend((store, doubt) for doubt in reaped.doubtful)
         if not (reaped.lapses or reaped.overdue or reaped.doubtful) or stop():

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from django.core.exceptions import ImproperlyConfigured
+from django.apps import apps
+from django.core.exceptions import AppRegistryNotReady, ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
@@ -70,7 +71,10 @@ class StoreHandler:
     def keep_calls(self) -> bool:
         """Say whether any store keeps whole calls: a look at the settings, once."""
         if self._keep is None:
-            self._keep = any(map(_is_durable, conf.STORES.values()))
+            found = any(map(_is_durable, conf.STORES.values()))
+            if not found and not apps.models_ready:
+                return False  # perhaps django.setup() comes later
+            self._keep = found
         return self._keep
 
     def reset(self) -> None:
@@ -129,7 +133,7 @@ def _is_durable(options: Any) -> bool:
     """Whether a backend is durable; one that cannot be read, or has no app, says so at its first use."""
     try:
         return bool(import_string(options["BACKEND"]).durable)
-    except (AttributeError, ImportError, KeyError, TypeError, RuntimeError):
+    except (AppRegistryNotReady, AttributeError, ImportError, KeyError, TypeError, RuntimeError):
         return False
 
 
@@ -149,6 +153,10 @@ def _check(alias: str, options: Any) -> None:
 def _backend(alias: str, options: Mapping[str, Any]) -> Any:
     try:
         return import_string(options["BACKEND"])
+    except AppRegistryNotReady as error:
+        raise ImproperlyConfigured(
+            f"JOBDEDUP_STORES[{alias!r}] keeps its locks in the database: call django.setup() first."
+        ) from error
     except ImportError as error:
         raise ImproperlyConfigured(
             f"JOBDEDUP_STORES[{alias!r}]: BACKEND {options['BACKEND']!r} cannot be imported: {error}."

@@ -158,7 +158,7 @@ def test_only_what_was_shown_is_released(world: Environment, key: str) -> None:
 def test_a_running_lock_is_released_by_force_only(
     world: Environment, node: Worker, diary: Journal, key: str
 ) -> None:
-    result = running(diary, key, 2.0)
+    result = running(diary, key, 4.0)
     found = peek(tasks.until_executed, key)
     assert found is not None
     assert [each.id for each in found.running] == [result.id]
@@ -171,6 +171,8 @@ def test_a_running_lock_is_released_by_force_only(
     second = tasks.until_executed.delay(key)
     assert second.outcome == "accepted"
     second.get(timeout=10)
+    node.wait_for_log(f"job {result.id} no longer holds lock")
+    assert state(result, NAME) == [], "its next renewal has not taken it again"
     result.get(timeout=10)
 
 

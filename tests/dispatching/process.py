@@ -12,8 +12,7 @@ from tests.rig.environment import Environment
 from tests.rig.process import ROOT
 
 PREAMBLE = """
-import json, django
-django.setup()
+import json
 def tell(value):
     print("TELL" + json.dumps(value), flush=True)
 def seen(result):
@@ -21,10 +20,19 @@ def seen(result):
 """
 
 
-def run_python(environment: Environment, source: str, *, timeout: float = 30.0) -> list[Any]:
-    """Run *source* after ``django.setup()`` and give what it ``tell()``s; its failure is the test's."""
+SETUP = """
+import django
+django.setup()
+"""
+
+
+def run_python(
+    environment: Environment, source: str, *, timeout: float = 30.0, setup: bool = True
+) -> list[Any]:
+    """Run *source*, after ``django.setup()``, and give what it ``tell()``s; its failure is the test's."""
+    before = SETUP if setup else ""
     done = subprocess.run(
-        [sys.executable, "-c", PREAMBLE + textwrap.dedent(source)],
+        [sys.executable, "-c", before + PREAMBLE + textwrap.dedent(source)],
         cwd=ROOT,
         env=environment.for_process(),
         capture_output=True,

@@ -150,3 +150,23 @@ def test_garbage_in_a_header_keeps_no_lease_from_being_renewed(outcome: Outcome)
     assert renewed
     assert ended
     assert "internal error in lease" not in log
+
+
+@stories.tell
+def spoiled_on_the_way(stage: Stage) -> Any:
+    """The sender's own seat, and a message whose header a bridge has cut off, or that says one word more."""
+    seen = []
+    for spoiled in (None, {"l": 5}):
+        key = new_key()
+        sent = tasks.early.apply_async((key,), queue=f"nobody-{key}")
+        header = None if spoiled is None else {**header_of(sent), "k": [[sent.fingerprint, spoiled]]}
+        headers = {} if header is None else {HEADER: header}
+        again = send_raw(tasks.early.name, key, task_id=sent.id, headers=headers)
+        value = again.get(timeout=10)
+        wait_for(lambda: not holders_of(sent.fingerprint, tasks.early.name), 5)  # noqa: B023
+        seen.append((value == key, len(stage.runs(key))))
+    return seen
+
+
+def test_a_job_is_not_refused_by_its_own_seat(outcome: Outcome) -> None:
+    assert outcome(spoiled_on_the_way) == [(True, 1)] * 2

@@ -50,7 +50,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones_and_the_close_one():
     message = str(caught.value)
     assert 'There is no lock type "until_execute"' in message
     assert all(f'"{name}"' in message for name in LOCK_TYPES)
-    assert message.endswith('Did you mean "until_executed"?')
+    assert 'Did you mean "until_executed"?' in message
 
 
 def test_a_name_that_is_close_to_nothing_gets_no_suggestion():

@@ -26,7 +26,7 @@ refusing = st.sampled_from(["skip", "log", "reject", Log()])
 SHARED = {
     "key": st.none() | names | st.lists(names, max_size=3),
     "scope": st.sampled_from(["tenant", "queue", None]) | st.lists(scalars, max_size=3),
-    "lock_name": st.none() | st.text(min_size=1, max_size=9).filter(str.strip),
+    "lock_name": st.none() | st.text(min_size=1, max_size=9).filter(str.strip).filter(str.isprintable),
     "ttl": durations,
     "lease": durations,
     "limit": st.integers(1, 1000),

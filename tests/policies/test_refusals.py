@@ -32,7 +32,14 @@ def test_an_unknown_option_is_refused_with_the_known_ones_and_the_close_one():
 
 
 def test_an_unknown_lock_is_refused():
-    assert 'There is no lock type "until_run"' in refusal("until_run")
+    message = refusal("until_run")
+    assert 'There is no lock type "until_run"' in message
+    assert message.endswith("Which arguments count is written key=...")
+
+
+@pytest.mark.parametrize("option", ["limit", "max_starts"])
+def test_a_number_that_no_header_carries_is_refused(option):
+    assert "2**40" in refusal(**{option: 2**40})
 
 
 def test_a_second_positional_argument_is_refused_with_what_to_write():

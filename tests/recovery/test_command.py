@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import DatabaseError
 
+from django_jobdedup.management import schedule
 from django_jobdedup.management.commands.jobdedup import SUBCOMMANDS
 from django_jobdedup.recovery.maintain import NAMES
 from django_jobdedup.stores.handler import stores
@@ -119,6 +121,18 @@ def test_without_django_celery_beat_it_says_what_to_write() -> None:
     assert 'CELERY_BEAT_SCHEDULE = {"jobdedup-maintain": {"task": "django_jobdedup.maintain"' in str(
         caught.value
     )
+
+
+def test_without_its_tables_it_says_what_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Missing:
+        @property
+        def objects(self) -> Any:
+            raise DatabaseError("no such table: django_celery_beat_intervalschedule")
+
+    monkeypatch.setattr(schedule.apps, "is_installed", lambda name: True)
+    monkeypatch.setattr(schedule, "_model", lambda name: Missing())
+    with pytest.raises(CommandError, match=r"no such table.*; run: manage\.py migrate django_celery_beat"):
+        call_command("jobdedup", "schedule")
 
 
 @pytest.fixture

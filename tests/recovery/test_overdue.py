@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from django_jobdedup.header import HEADER, Header
 from django_jobdedup.middleware.keeping import stored
 from django_jobdedup.middleware.planning import plan, with_header
 from django_jobdedup.policies.unique import Unique
+from django_jobdedup.recovery import reaper
 from django_jobdedup.recovery.duty import never
 from django_jobdedup.recovery.reaper import reap
 from django_jobdedup.stores.memory import MemoryStore
@@ -60,6 +62,20 @@ def test_it_goes_out_with_all_its_options(
     assert (header.id, header.fingerprint, header.n) == ("the-id", ref.fingerprint, 0)
     memory.clock.advance(16)
     assert reap(never) == {}, "its message exists"
+
+
+def test_while_the_app_is_off_nothing_goes_out(
+    memory: MemoryStore, celery_env: Environment, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers would run it and claim nothing, so it would be overdue again, and again."""
+    merged(memory, "a")
+    memory.clock.advance(16)
+    with monkeypatch.context() as patched:  # another setting would make the stores anew
+        patched.setattr(reaper, "conf", SimpleNamespace(MODE="off"))
+        assert reap(never) == {}
+    assert queued(redis_client, celery_env) == []
+    memory.clock.advance(16)
+    assert reap(never) == {"overdue": 1}
 
 
 def test_while_the_broker_is_down_it_stays_overdue(

@@ -54,8 +54,8 @@ def remove(step: Step, ref: Ref, shown: Holder) -> Withdrawn | Gone:
     step.event("removed", entry, own)
     step.save(entry)
     if mark is None:
-        # Ends nothing: it keeps the answer for a caller whose reply was lost.
-        step.shelf.marks[own.id] = Mark(step.now + MINUTE, number=own.refused)
+        # Ends nothing: it keeps the answer for a caller whose reply was lost, and for a run's next renewal.
+        step.shelf.marks[own.id] = Mark(max(step.now + MINUTE, own.lease), number=own.refused)
     return Withdrawn(own.refused)
 
 

@@ -14,7 +14,7 @@ table.remove(record.holders, place)
 event('removed', record, holder)
 save(record)
 if not marker_of(call('GET', KEYS[5])) then
-  -- Ends nothing: it keeps the answer for a caller whose reply was lost.
-  write_marker(KEYS[5], { now + MINUTE, WITHDRAWN, '', holder[REFUSED] })
+  -- Ends nothing: it keeps the answer for a caller whose reply was lost, and for the next renewal of a run.
+  write_marker(KEYS[5], { max(now + MINUTE, holder[LEASE]), WITHDRAWN, '', holder[REFUSED] })
 end
 return say('W', holder[REFUSED])
