@@ -20,6 +20,7 @@ from django_jobdedup.header import task_id_of
 from django_jobdedup.middleware.observing import PREFIX
 from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally
 from django_jobdedup.stores.base import Store
+from django_jobdedup.stores.record import Marker
 from django_jobdedup.stores.results import Event, Unavailable
 
 #: Events in one step.
@@ -89,7 +90,14 @@ def _goes_on(store: Store, event: Event) -> bool | None:
         return None
     if record is None:
         return False
-    return record.marker is not None or any(holder.id == event.id for holder in record.holders)
+    return _has_ended_since(record.marker, event) or any(holder.id == event.id for holder in record.holders)
+
+
+def _has_ended_since(marker: Marker | None, event: Event) -> bool:
+    """Whether the job came to an end after the loss; an attempt that had ended before says nothing."""
+    if marker is None:
+        return False
+    return marker.final or bool(marker.superseded_by) or marker.n > int(event.other or -1)
 
 
 def has_waiters(name: str) -> bool:

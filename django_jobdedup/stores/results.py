@@ -200,9 +200,10 @@ class Reaped:
 class Event:
     """Something abnormal that a verb has met; ``key`` is its place in the shard's stream, ``at`` store time.
 
-    ``what`` is ``lost``, ``lapsed``, ``abandoned`` (swept by any verb, the reaper's included), ``lock_lost``
-    (a finish that held nothing; ``other`` is its nonce), ``superseded`` (``other`` is the newcomer),
-    ``withdrawn`` (``other`` calls were refused by it or merged into it), ``exhausted`` or ``removed``.
+    ``what`` is ``lost``, ``lapsed``, ``abandoned`` (swept by any verb, the reaper's included; with ``lost``,
+    ``other`` is the last attempt of the id that had ended before, empty if none had), ``lock_lost`` (a finish
+    that held nothing; ``other`` is its nonce), ``superseded`` (``other`` is the newcomer), ``withdrawn``
+    (``other`` calls were refused by it or merged into it), ``exhausted`` or ``removed``.
     """
 
     key: str

@@ -33,13 +33,13 @@ class Locks:
         self.store.acquire(Acquire(ref, id, **{"name": self.name, "by": "web@1", **knobs}))
         self.store.confirm([(ref, id)])
 
-    def run(self, id: str, ref: Ref = REF, lease: float = 10.0, **knobs: Any) -> None:
+    def run(self, id: str, ref: Ref = REF, lease: float = 10.0, n: int = 0, **knobs: Any) -> None:
         """Claim."""
-        self.store.claim(Claim(ref, id, 0, "nonce", lease=lease, name=self.name, by="worker@1", **knobs))
+        self.store.claim(Claim(ref, id, n, "nonce", lease=lease, name=self.name, by="worker@1", **knobs))
 
-    def end(self, id: str, ref: Ref = REF) -> None:
+    def end(self, id: str, ref: Ref = REF, how: How = How.RELEASE) -> None:
         """Finish."""
-        self.store.finish(Finish(Token(ref, id, "nonce"), 0, How.RELEASE, name=self.name))
+        self.store.finish(Finish(Token(ref, id, "nonce"), 0, how, name=self.name))
 
 
 @pytest.fixture

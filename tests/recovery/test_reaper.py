@@ -10,6 +10,7 @@ from celery.result import AsyncResult
 
 from django_jobdedup.exceptions import JobLost
 from django_jobdedup.models import JobIntent
+from django_jobdedup.outcomes import How
 from django_jobdedup.recovery.duty import Tally, never
 from django_jobdedup.recovery.lost_runs import readers
 from django_jobdedup.recovery.reaper import reap
@@ -17,6 +18,7 @@ from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.memory import MemoryStore
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.redis.store import RedisStore
+from django_jobdedup.stores.requests import Finish, Token
 from testproject.celery import app
 from testproject.embedded_redis import EmbeddedRedis
 from tests.rig.engines import Engine
@@ -163,6 +165,31 @@ def test_a_job_that_has_ended_meanwhile_is_not_given_up(memory: MemoryStore, loc
     memory.clock.advance(50)
     locks.wait("b")  # sweeps it
     locks.end("a")  # not its own any more, but the attempt is marked
+
+    assert reap(never) == {}
+    assert result("a").state == "PENDING"
+
+
+def test_a_retry_that_is_lost_is_told_although_its_first_attempt_has_ended(
+    memory: MemoryStore, locks: Locks
+) -> None:
+    locks.run("a")
+    locks.end("a", how=How.HANDOVER)
+    app.backend.store_result("a", None, "RETRY")
+    locks.run("a", n=1)
+    memory.clock.advance(50)
+
+    assert reap(never) == {"lost": 1, "answered": 1}
+    assert isinstance(result("a").result, JobLost)
+
+
+def test_a_retry_that_is_swept_and_ends_after_all_is_not_given_up(memory: MemoryStore, locks: Locks) -> None:
+    locks.run("a")
+    locks.end("a", how=How.HANDOVER)
+    locks.run("a", n=1)
+    memory.clock.advance(50)
+    locks.wait("b")  # sweeps it
+    memory.finish(Finish(Token(REF, "a", "nonce"), 1, How.RELEASE))  # not its own any more
 
     assert reap(never) == {}
     assert result("a").state == "PENDING"

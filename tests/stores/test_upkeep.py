@@ -354,6 +354,20 @@ def test_events_carry_the_other_side(bench: Bench) -> None:
     assert others == {"superseded": "b", "lock_lost": "paused", "withdrawn": "1"}
 
 
+def test_the_loss_of_a_retry_carries_the_attempt_that_had_ended_before(bench: Bench) -> None:
+    bench.run("a")
+    bench.run("b", ref=OTHER)
+    for attempt in range(2):
+        bench.finish("a", n=attempt, how=How.HANDOVER)
+        bench.run("a", n=attempt + 1)
+    bench.advance(50)
+    bench.reap()
+    assert {event.id: (event.what, event.other) for event in bench.store.events(7)} == {
+        "a": ("lost", "1"),
+        "b": ("lost", ""),
+    }
+
+
 # --- presence ---------------------------------------------------------------------------------------------
 
 

@@ -88,9 +88,14 @@ class Step:
         swept = [seat for seat in entry.seats if seat.id != own and seat.dead(self.now)]
         entry.seats = [seat for seat in entry.seats if seat not in swept] if swept else entry.seats
         for seat in swept:
-            self.event(LAPSES[seat.state], entry, seat)
+            self.event(LAPSES[seat.state], entry, seat, self._ended_before(seat))
             self.count(entry.name, LAPSES[seat.state])
         return swept
+
+    def _ended_before(self, seat: Seat) -> str:
+        """Return the last attempt of a lost run's id that had ended before; see ``lua/_prelude.lua``."""
+        last = self.ended(seat.id) if seat.state == "R" else -1
+        return str(last) if last >= 0 else ""
 
     def mark(self, id: str) -> Mark | None:
         """Return the marker of an id if its time has not passed."""

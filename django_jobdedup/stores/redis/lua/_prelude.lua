@@ -173,6 +173,22 @@ local function save_quietly(record)
   call('SET', record.key, pack({ record.name, record.holders }), 'KEEPTTL')
 end
 
+local function marker_of(raw)
+  local marker = raw and unpack(raw)
+  return marker and marker[1] > now and marker or nil
+end
+
+local function ended(marker)
+  return marker and max(marker[2], -1) or -1
+end
+
+-- Of a lost run: the last attempt of its id that had ended before. So whoever reads of the loss can tell the
+-- marker of that one from an end that came later.
+local function ended_before(holder)
+  local last = holder[STATE] == 'R' and ended(marker_of(call('GET', prefix .. 'mark:' .. holder[ID]))) or -1
+  return last >= 0 and string.format('%.0f', last) or ''
+end
+
 local LAPSES = { P = 'abandoned', W = 'lapsed', K = 'lapsed', R = 'lost' }
 
 -- Remove the dead, except the caller's own id; give what was removed, or nil.
@@ -187,7 +203,7 @@ local function sweep(record, own)
     end
   end
   for _, holder in ipairs(swept or {}) do
-    event(LAPSES[holder[STATE]], record, holder)
+    event(LAPSES[holder[STATE]], record, holder, ended_before(holder))
     count(record.name, LAPSES[holder[STATE]])
   end
   return swept
@@ -207,15 +223,6 @@ local function trim()
 end
 
 -- Markers -------------------------------------------------------------------------------------------
-
-local function marker_of(raw)
-  local marker = raw and unpack(raw)
-  return marker and marker[1] > now and marker or nil
-end
-
-local function ended(marker)
-  return marker and max(marker[2], -1) or -1
-end
 
 local function is_final(marker)
   return marker and marker[2] == FINAL
