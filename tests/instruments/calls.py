@@ -38,10 +38,10 @@ def main(name: str, key: str, queue: str) -> None:
     said.append(["retry", str(result.outcome), result.id])
     steps = [task.si(f"{key}-step-{number}").set(**at) for number in range(3)]
     said.append(["chain", "", chain(*steps).apply_async().id])
-    member = task.si(f"{key}-member", 2.0).set(**at)
+    member = task.si(f"{key}-member", 1.0).set(**at)
     for number, result in enumerate(group(member.clone() for _ in range(3)).apply_async()):
         said.append([f"group {number}", "", result.id])
-    part, body = task.si(f"{key}-part", 2.0).set(**at), jobs.summing.s(f"{key}-body").set(**at)
+    part, body = task.si(f"{key}-part", 1.0).set(**at), jobs.summing.s(f"{key}-body").set(**at)
     said.append(["chord", "", chord([part, part.clone()], body).apply_async().id])
     said.append(["replace", "", jobs.giving_way.apply_async((f"{key}-replace",), **at).id])
     confirmer.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +15,10 @@ from tests.rig.environment import forget_connections
 
 
 class Wire:
-    """Forwards ``port`` to a server on this machine; ``cut`` closes what is open and refuses the rest."""
+    """Forwards ``port`` to a server; ``cut`` closes what is open and refuses the rest."""
 
-    def __init__(self, target: int) -> None:
-        self._target = target
+    def __init__(self, target: int, host: str = "127.0.0.1") -> None:
+        self._target, self._host = target, host
         self._guard = threading.Lock()
         self._open: set[socket.socket] = set()
         self._listener: socket.socket | None = None
@@ -44,6 +45,12 @@ class Wire:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
+    def restart(self, seconds: float) -> None:
+        """Be a server that is away for some seconds."""
+        self.cut()
+        time.sleep(seconds)
+        self.mend()
+
     def lead_to(self, target: int) -> None:
         """Break what is open, and forward to another server from now on."""
         self.cut()
@@ -54,7 +61,7 @@ class Wire:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._target))
+                server = socket.create_connection((self._host, self._target))
                 with self._guard:
                     self._open |= {client, server}
                 for source, drain in ((client, server), (server, client)):

@@ -21,13 +21,12 @@ from django_jobdedup.models import JobIntent
 from testproject.celery import app
 from tests.executing import tasks
 from tests.executing.conftest import IMPORTS, call_until_accepted, swept
+from tests.recovery.outage import Wire
 from tests.rig.engines import Engine, Engines
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.journal import Journal, Run
 from tests.rig.redelivery import FAST_REDELIVERY
 from tests.rig.worker import Worker
-
-from .gate import Gate
 
 pytestmark = [pytest.mark.worker, pytest.mark.slow, pytest.mark.timeout(150)]
 
@@ -58,13 +57,14 @@ class Story:
         return [row.state for row in rows if row.token in ids]
 
 
-def gated(engine: Engine, stack: ExitStack) -> tuple[Engine, Callable[[], None]]:
+def wired(engine: Engine, stack: ExitStack) -> tuple[Engine, Callable[[], None]]:
     """Give the engine as a worker sees it, and what restarts its server; SQLite has none."""
     if engine.name.startswith("sqlite"):
         return engine, lambda: None
-    gate = stack.enter_context(closing(Gate(engine.database["HOST"], int(engine.database["PORT"]))))
-    database = {**engine.database, "PORT": str(gate.port)}
-    return replace(engine, database=database), lambda: gate.shut(RESTART)
+    wire = Wire(int(engine.database["PORT"]), engine.database["HOST"])
+    stack.callback(wire.cut)
+    database = {**engine.database, "HOST": "127.0.0.1", "PORT": str(wire.port)}
+    return replace(engine, database=database), lambda: wire.restart(RESTART)
 
 
 @pytest.fixture(scope="module", params=["sqlite_wal", "postgresql", "mariadb"])
@@ -88,7 +88,7 @@ def play(engine: Engine, redis_url: str, folder: Path, stack: ExitStack) -> Stor
     stack.enter_context(environment.entered(app))
     stack.enter_context(override_settings(JOBDEDUP_STORES=engine.stores))
     stack.enter_context(swept())
-    seen, restart = gated(engine, stack)
+    seen, restart = wired(engine, stack)
 
     def start(queue: str, concurrency: int, through: Engine = engine) -> Worker:
         theirs = environment.having(settings=through.settings)
