@@ -59,14 +59,19 @@ class Forked:
 
 
 class Zygote:
-    """Forks workers in one world; safe to use from several threads. They die with it."""
+    """Forks workers in one world; safe to use from several threads. They die with it.
 
-    def __init__(self, environment: Environment, folder: Path) -> None:
+    ``module`` is what it runs: that reads orders, one JSON object a line, and answers each with a pid.
+    """
+
+    def __init__(
+        self, environment: Environment, folder: Path, module: str = "tests.executing.endings.zygote"
+    ) -> None:
         self._folder = folder
         self._guard = threading.Lock()
         with (folder / "zygote.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.executing.endings.zygote"],
+                [sys.executable, "-m", module],
                 cwd=ROOT,
                 env=environment.for_process(),
                 stdin=subprocess.PIPE,
@@ -96,13 +101,15 @@ class Zygote:
             "--without-gossip",
             "--without-mingle",
         ]
+        return Forked(name, self.order(words=words, options=dict(options), log=str(log)), log)
+
+    def order(self, **order: Any) -> int:
+        """Have it fork; give the pid."""
         with self._guard:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
-            self._process.stdin.write(
-                json.dumps({"words": words, "options": dict(options), "log": str(log)}) + "\n"
-            )
+            self._process.stdin.write(json.dumps(order) + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         assert line, f"the zygote has died: {(self._folder / 'zygote.log').read_text()}"
-        return Forked(name, int(line), log)
+        return int(line)
