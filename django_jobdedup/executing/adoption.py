@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from celery.app.task import Context
+
 from django_jobdedup import signals
 from django_jobdedup.call import Call
 from django_jobdedup.conf import BY_NAME, conf
@@ -99,7 +101,7 @@ def _warn_of_tenant(task: str) -> None:
 
 def _seated(request: Any, policy: Unique, header: Header) -> Header:
     """Take the waiting seat: straight as waiting, for the message exists. Refused: ends at its start."""
-    call = _call_of(request)
+    call = _call_of(request, whole=header.knobs.on_waiting == "merge")
     asked = with_arguments(Plan(call, header=header, request=request_for(call, header, received=True)))
     if asked.request is None:
         return header
@@ -123,20 +125,35 @@ def _seated(request: Any, policy: Unique, header: Header) -> Header:
     return header
 
 
-def _call_of(request: Any) -> Call:
-    """The message as a call; what Celery publishes itself must not raise, and neither must this."""
+def _call_of(request: Any, *, whole: bool = False) -> Call:
+    """The message as a call; what Celery publishes itself must not raise, and neither must this.
+
+    ``whole``: with all that would publish it again, for it is stored.
+    """
     due_in = max(0.0, request.eta.timestamp() - time.time()) if request.eta else 0.0
+    queue = str(request.delivery_info.get("routing_key") or "")
     return Call(
         task=request.task.name,
         id=request.id,
         args=tuple(request.args or ()),
         kwargs=dict(request.kwargs or {}),
-        options={"queue": str(request.delivery_info.get("routing_key") or "") or None},
+        options=_options_of(request) if whole else {"queue": queue or None},
         due_in=due_in,
         by_celery=True,
         counted=stack.counts_in_store(),
         task_object=request.task,
     )
+
+
+def _options_of(request: Any) -> dict[str, Any]:
+    """The options that would publish this message again; where its workflow goes on stands in its body."""
+    embedded = request._payload[2] or {}
+    context = Context({**request.request_dict, **embedded, "delivery_info": request.delivery_info})
+    signature = request.task.signature_from_request(context, request.args, request.kwargs)
+    options = {name: value for name, value in signature.options.items() if value is not None}
+    if request.eta:
+        options["eta"] = request.eta
+    return options
 
 
 def _is_refused(call: Call, policy: Unique, header: Header, held: Held) -> bool:

@@ -89,7 +89,7 @@ def bury_execution(execution: Execution, reason: str) -> bool:
 def _call_of(execution: Execution) -> Call:
     """The call that would publish this message again, without what a delivery has added."""
     newest = _stored(execution)
-    if newest is not None:
+    if newest is not None and newest.id == execution.id:
         return newest
     task: Any = execution.task_object
     signature = task.signature_from_request(task.request, retries=0, countdown=None)
@@ -98,11 +98,15 @@ def _call_of(execution: Execution) -> Call:
     headers = {name: value for name, value in given.items() if name not in (HEADER, *ADDED)}
     options |= {"headers": headers, **as_sent(task.request)}
     args, kwargs = tuple(signature.args or ()), dict(signature.kwargs or {})
-    return Call(execution.task, execution.id, args, kwargs, options, task_object=task)
+    call = Call(execution.task, execution.id, args, kwargs, options, task_object=task)
+    return call if newest is None else replace(call, args=newest.args, kwargs=newest.kwargs)
 
 
 def _stored(execution: Execution) -> Call | None:
-    """The newest call of those that have joined this job; it is dead with them."""
+    """The stored call of this job, with the newest arguments of those that have joined it: they die with it.
+
+    Of another id: a call that has joined it stands in for it, and only its arguments are of use.
+    """
     header = execution.header
     if header.knobs.on_waiting != "merge":
         return None
@@ -111,7 +115,7 @@ def _stored(execution: Execution) -> Call | None:
     for holder in holders:
         if holder.id == header.token and holder.args:
             call, _ = decode(holder.args, accept=accepted_by(app_of(execution)))
-            return replace(call, id=execution.id, task_object=execution.task_object)
+            return replace(call, task_object=execution.task_object)
     return None
 
 

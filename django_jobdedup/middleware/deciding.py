@@ -15,7 +15,7 @@ from django_jobdedup.header import HEADER, Header, life_of, task_id_of
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.base import Kept, Seat
 from django_jobdedup.middleware.keeping import accepted_by
-from django_jobdedup.middleware.merging import join
+from django_jobdedup.middleware.merging import join, lent
 from django_jobdedup.middleware.planning import request_for, with_header
 from django_jobdedup.middleware.refusing import refuse
 from django_jobdedup.middleware.verdict import Verdict
@@ -51,12 +51,12 @@ def restore(app: Any, alias: str, intent: Intent) -> Restored:
     """Read an intent's call; nobody is left to whom anything could be raised. Raises StoredCallError."""
     call, notes = decode(intent.call, accept=accepted_by(app))
     task_object = app.tasks.get(call.task)
-    options = dict(call.options)
+    # Of another id: a call that has joined a job of which none was stored stands in for it.
+    options = dict(call.options) if call.id == task_id_of(intent.id) else lent(call.options)
     if notes.typed and task_object is not None:
         options["task_type"] = task_object
     header, id = Header.decode((options.get("headers") or {}).get(HEADER)), task_id_of(intent.id)
     if header is not None:
-        # The newest call of several that were merged runs under the id of the first.
         header = replace(
             header,
             id=id,

@@ -24,9 +24,10 @@ def wake(waiter: Overdue) -> None:
         app = app_of_stored(waiter.args)
         call, notes = decode(waiter.args, accept=accepted_by(app))
         header = Header.decode((call.options.get("headers") or {}).get(HEADER))
-        if header is None or not header.locks:
-            return
         id = task_id_of(waiter.id)
+        # Of another id: lent by one that has joined it. The message that sleeps has the job's own options.
+        if header is None or not header.locks or call.id != id:
+            return
         going = with_header(replace(call, id=id), header_of_copy(header, waiter.id, waiter.n))
         task = app.tasks.get(call.task) if notes.typed else None
         options = {name: value for name, value in going.options.items() if name not in ("eta", "countdown")}

@@ -1,7 +1,8 @@
 """A whole call as bytes, and back: what a store keeps until somebody publishes it.
 
-One line of JSON that anybody may read, then arguments and options in the task's own serializer. It is
-read again only in a content type that the project accepts from its broker.
+Two parts (``parts.py``), each one line of JSON that anybody may read, then data in the task's own
+serializer: what the call was sent with, and its arguments. They are read again only in a content type that
+the project accepts from its broker.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from kombu.serialization import dumps, loads, registry  # type: ignore[attr-defi
 from django_jobdedup.call import Call
 from django_jobdedup.exceptions import StoredCallError
 from django_jobdedup.stored_call.options import travelling
+from django_jobdedup.stored_call.parts import framed, parts
 from django_jobdedup.suggestion import suggest
 
 #: Version of the form.
-FORMAT: Final = 1
+FORMAT: Final = 2
 #: Largest stored call, bytes: a quarter of what MariaDB takes in one statement unless it is told otherwise.
 LARGEST: Final = 4 * 1024 * 1024
 
@@ -70,7 +72,7 @@ def encode(
     would read, and a call above ``largest`` bytes.
     """
     options = travelling(call.task, call.options, datetime.now(UTC))
-    content_type, encoding, body = _dumped(call, options, serializer)
+    content_type, encoding, body, arguments = _dumped(call, options, serializer)
     if content_type not in accept:
         raise StoredCallError(
             f"{call.task} was not queued: its serializer {serializer!r} writes {content_type}, which "
@@ -86,7 +88,8 @@ def encode(
         "due": time.time() + call.due_in if call.due_in else 0,
         **{name: value for name, default in _NOTES.items() if (value := getattr(notes, name)) != default},
     }
-    stored = json.dumps(head, separators=(",", ":")).encode() + b"\n" + body
+    own = {"type": content_type, "encoding": encoding}
+    stored = framed(_line(head) + body, _line(own) + arguments)
     if len(stored) > largest:
         raise StoredCallError(
             f"{call.task} was not queued: its call takes {len(stored):,} bytes in its store, and at most "
@@ -95,9 +98,14 @@ def encode(
     return stored
 
 
-def _dumped(call: Call, options: Mapping[str, Any], serializer: str) -> tuple[str, str, bytes]:
+def _line(words: Mapping[str, Any]) -> bytes:
+    return json.dumps(words, separators=(",", ":")).encode() + b"\n"
+
+
+def _dumped(call: Call, options: Mapping[str, Any], serializer: str) -> tuple[str, str, bytes, bytes]:
     try:
-        content_type, encoding, body = dumps([list(call.args), dict(call.kwargs), options], serializer)
+        content_type, encoding, body = dumps(options, serializer)
+        _, _, arguments = dumps([list(call.args), dict(call.kwargs)], serializer)
     except SerializerNotInstalled:
         known = sorted({each for each in registry.name_to_type if each != "raw"})
         raise StoredCallError(
@@ -108,8 +116,11 @@ def _dumped(call: Call, options: Mapping[str, Any], serializer: str) -> tuple[st
             f"{call.task} was not queued: {_culprit(call, options, serializer)} cannot be stored with the "
             f"serializer {serializer!r} ({error})."
         ) from error
-    raw: Any = body  # kombu's stubs know text only
-    return content_type, encoding, raw if isinstance(raw, bytes) else raw.encode(encoding)
+    return content_type, encoding, _raw(body, encoding), _raw(arguments, encoding)
+
+
+def _raw(data: Any, encoding: str) -> bytes:
+    return data if isinstance(data, bytes) else bytes(data.encode(encoding))
 
 
 def _culprit(call: Call, options: Mapping[str, Any], serializer: str) -> str:
@@ -126,8 +137,9 @@ def _culprit(call: Call, options: Mapping[str, Any], serializer: str) -> str:
 
 
 def head_of(stored: bytes) -> tuple[Head, bytes]:
-    """Return the readable line and the rest of a stored call. Raises StoredCallError."""
-    line, _, body = bytes(stored).partition(b"\n")
+    """Return the readable line and what comes behind it: the options. Raises StoredCallError."""
+    own, _ = parts(bytes(stored)) or (bytes(stored), b"")
+    line, _, body = own.partition(b"\n")
     try:
         head = json.loads(line)
         if head["v"] != FORMAT:
@@ -142,31 +154,62 @@ def head_of(stored: bytes) -> tuple[Head, bytes]:
 def decode(stored: bytes, *, accept: Collection[str]) -> tuple[Call, Notes]:
     """Return the call and its notes; the call's policy and task object are for the caller to find.
 
-    Raises StoredCallError for bytes that are no stored call, and for a content type not in ``accept``.
+    Its arguments are the newest of the calls that have joined it. Raises StoredCallError for bytes that are
+    no stored call, and for a content type not in ``accept``.
     """
     head, body = head_of(stored)
-    if head.content_type not in accept:
-        raise StoredCallError(
-            f"The stored call {head.id} of {head.task} is written in {head.content_type}, which "
-            "accept_content does not list: add it there where this process runs."
-        )
+    name = f"stored call {head.id} of {head.task}"
+    options = _read(name, (head.content_type, head.encoding, body), accept)
+    args, kwargs = _arguments(name, stored, accept)
     try:
-        args, kwargs, options = loads(body, head.content_type, head.encoding, accept=set(accept))
         call = Call(
             task=head.task,
             id=head.id,
-            args=tuple(args),
-            kwargs=dict(kwargs),
+            args=args,
+            kwargs=kwargs,
             options=dict(options),
             due_in=max(0.0, head.due - time.time()) if head.due else 0.0,
             promised=head.notes.promised,
             by_celery=head.notes.by_celery,
         )
-    except (ContentDisallowed, DecodeError, TypeError, ValueError) as error:
-        raise StoredCallError(
-            f"The stored call {head.id} of {head.task} cannot be read: {_words(error)}."
-        ) from error
+    except (TypeError, ValueError) as error:
+        raise StoredCallError(f"The {name} cannot be read: {_words(error)}.") from error
     return call, head.notes
+
+
+def arguments_of(stored: bytes, *, accept: Collection[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the newest arguments, positional and by name, whatever they stand beside.
+
+    Raises StoredCallError as ``decode``.
+    """
+    return _arguments("stored call", stored, accept)
+
+
+def _arguments(name: str, stored: bytes, accept: Collection[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    found = parts(bytes(stored))
+    line, _, body = (found[1] if found is not None else b"").partition(b"\n")
+    try:
+        head = json.loads(line)
+        args, kwargs = _read(name, (str(head["type"]), str(head["encoding"]), body), accept)
+        return tuple(args), dict(kwargs)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoredCallError(f"The {name} cannot be read: {_words(error)}.") from error
+
+
+def _read(name: str, data: tuple[str, str, bytes], accept: Collection[str]) -> Any:
+    """Read what stands in one part: its content type, its encoding, its bytes."""
+    content_type, encoding, body = data
+    if content_type not in accept:
+        raise StoredCallError(
+            f"The {name} is written in {content_type}, which accept_content does not list: add it there where "
+            "this process runs."
+        )
+    if not body:
+        raise StoredCallError(f"The {name} cannot be read: a part of it is empty.")
+    try:
+        return loads(body, content_type, encoding, accept=set(accept))
+    except (ContentDisallowed, DecodeError, TypeError, ValueError) as error:
+        raise StoredCallError(f"The {name} cannot be read: {_words(error)}.") from error
 
 
 def _words(error: Exception) -> str:

@@ -30,13 +30,16 @@ class Held:
 class Merged:
     """Joined the waiting holder ``id``; ``publish`` asks for a copy of its message under attempt ``n``.
 
-    ``ahead`` is the time until its message that is out already is due, seconds.
+    Only then: ``ahead`` is the time until its message that is out already is due, ``due_in`` until the copy
+    is, both in seconds, and ``call`` what is stored of it: its own call with the newest arguments.
     """
 
     id: str
     n: int
     publish: bool
     ahead: float = 0.0
+    due_in: float = 0.0
+    call: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

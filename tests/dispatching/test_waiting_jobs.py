@@ -24,7 +24,7 @@ from django_jobdedup.stored_call.codec import decode
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Claim, Finish, Token
-from django_jobdedup.stores.results import Claimed, Reaped, Superseded
+from django_jobdedup.stores.results import Claimed, Overdue, Reaped, Superseded
 from django_jobdedup.strategies.base import Strategy
 from testproject.celery import app
 from tests.jobs import tasks
@@ -132,6 +132,13 @@ def now(result: Any) -> float:
     return float(record.now)  # type: ignore[union-attr]
 
 
+def reaped(result: Any) -> list[Overdue]:
+    """Let the reaper look, and give what is overdue under the lock behind a result."""
+    found = stores["default"].reap(ref_of(result).shard)
+    assert isinstance(found, Reaped)
+    return [each for each in found.overdue if each.ref == ref_of(result)]
+
+
 def test_maintenance_publishes_what_is_overdue_without_a_call(
     world: Environment, redis_client: redis.Redis, key: str
 ) -> None:
@@ -139,15 +146,8 @@ def test_maintenance_publishes_what_is_overdue_without_a_call(
     call(key, 2, unique={"ttl": 0.3})
     holders(first, TASK.name)
     redis_client.delete(f"{world.namespace}:{key}")
-    store = stores["default"]
-
-    def reaped() -> Any:
-        found = store.reap(ref_of(first).shard)
-        assert isinstance(found, Reaped)
-        return [each for each in found.overdue if each.ref == ref_of(first)]
-
-    found = wait_for(reaped, 5)
-    assert publish_overdue(store, found) == {"overdue": 1}
+    found = wait_for(lambda: reaped(first), 5)
+    assert publish_overdue(stores["default"], found) == {"overdue": 1}
     (message,) = messages(redis_client, world.namespace, key)
     assert (message["headers"]["id"], message["arguments"]) == (first.id, [key, 2])
     assert state(first, TASK.name) == [(first.id, "W")]
@@ -169,15 +169,76 @@ def test_a_call_that_may_start_sooner_brings_the_waiting_job_forward(
     assert stored(first) == [3]
 
 
-def test_the_whole_call_is_stored_with_the_options_of_the_newest(world: Environment, key: str) -> None:
-    first = call(key, 1, priority=3)
-    call(key, 2, priority=6, headers={"traceparent": "00-1"}, expires=600)
+def test_the_call_of_the_job_that_waits_is_stored_with_the_arguments_of_the_newest(
+    world: Environment, key: str
+) -> None:
+    first = call(key, 1, priority=3, headers={"traceparent": "00-1"}, expires=600)
+    call(key, 2, priority=6, headers={"traceparent": "00-2"}, shadow="other", time_limit=7)
     (holder,) = holders(first, TASK.name)
     assert holder.args is not None
     kept = decode(holder.args, accept=accepted_by(app))[0]
-    assert (kept.task, kept.options["priority"], kept.options["queue"]) == (TASK.name, 6, key)
+    assert (kept.id, kept.task, kept.args) == (first.id, TASK.name, (key, 2))
+    assert (kept.options["priority"], kept.options["queue"]) == (3, key)
     assert kept.options["headers"]["traceparent"] == "00-1"
     assert "T" in kept.options["expires"]
+    assert not {kept.options.get(name) for name in ("shadow", "time_limit")} - {None}
+
+
+def test_a_copy_is_the_job_that_waits_with_newer_arguments(
+    world: Environment, redis_client: redis.Redis, key: str
+) -> None:
+    """Brought forward, its workflow, its queue and its expiry go with it."""
+    first = call(
+        key, 1, countdown=500, expires=900, headers={"traceparent": "00-1"},
+        link=TASK.si("linked"), chain=[TASK.si("next")],
+    )  # fmt: skip
+    second = TASK.apply_async(
+        (key, 2), queue=f"{key}-other", countdown=5, expires=60, time_limit=7, shadow="other",
+        unique={"on_conflict": "rerun"},
+    )  # fmt: skip
+    assert (second.outcome, second.id) == ("rerun", first.id)
+    assert messages(redis_client, world.namespace, f"{key}-other") == []
+    raw = messages(redis_client, world.namespace, key)
+    far, near = sorted(raw, key=lambda message: message["headers"]["eta"], reverse=True)
+    assert (far["arguments"], near["arguments"]) == ([key, 1], [key, 2])
+    same = ("id", "root_id", "parent_id", "expires", "traceparent", "retries", "timelimit", "shadow")
+    assert [near["headers"][name] for name in same] == [far["headers"][name] for name in same]
+    assert near["embed"] == far["embed"]
+    assert near["embed"]["chain"]
+    assert near["embed"]["callbacks"]
+    seconds = (app.now().fromisoformat(near["headers"]["eta"]) - app.now()).total_seconds()
+    assert 0 < seconds <= 5
+
+
+def test_a_job_of_which_no_call_is_stored_comes_by_itself(
+    world: Environment, redis_client: redis.Redis, key: str
+) -> None:
+    """Its policy did not merge when it was accepted; nobody else knows its chain."""
+    first = call(key, 1, "skip", countdown=500, link=TASK.si("linked"))
+    second = call(key, 2)
+    assert (second.outcome, second.id) == ("rerun", first.id)
+    assert ids(redis_client, world.namespace, key) == [first.id], "a copy would lose the chain"
+    assert stored(first) == [2], "it runs with the newest arguments all the same"
+
+
+@pytest.mark.parametrize("by", ["the next call", "maintenance"])
+def test_of_such_a_job_that_is_overdue_a_call_that_joined_is_published_in_its_place(
+    world: Environment, redis_client: redis.Redis, key: str, by: str
+) -> None:
+    """Without what is the newcomer's own: its expiry must not end the accepted job."""
+    first = call(key, 1, "skip", unique={"ttl": 2})
+    second = call(key, 2, expires=600)
+    assert (second.outcome, second.id) == ("rerun", first.id)
+    holders(first, TASK.name)  # confirmed
+    redis_client.delete(f"{world.namespace}:{key}")
+    wait_for(lambda: overdue_at(first) < now(first), 5)
+    if by == "maintenance":
+        assert publish_overdue(stores["default"], wait_for(lambda: reaped(first), 5)) == {"overdue": 1}
+    else:
+        call(key, 2, expires=600)
+    (message,) = messages(redis_client, world.namespace, key)
+    assert (message["headers"]["id"], message["arguments"]) == (first.id, [key, 2])
+    assert message["headers"]["expires"] is None
 
 
 @pytest.mark.parametrize("wrong", ["x" * LARGEST_IN_MEMORY, object()], ids=["large", "no form"])

@@ -20,7 +20,8 @@ from kombu.serialization import dumps, loads, registry
 
 from django_jobdedup import StoredCallError
 from django_jobdedup.call import HANGING, Call
-from django_jobdedup.stored_call.codec import LARGEST, Head, Notes, decode, encode, head_of
+from django_jobdedup.stored_call.codec import LARGEST, Head, Notes, arguments_of, decode, encode, head_of
+from django_jobdedup.stored_call.parts import framed, parts, with_newest
 from testproject.celery import app
 
 JSON = "application/json"
@@ -50,6 +51,18 @@ def stored(call: Call, serializer: str = "json", notes: Notes | None = None, **o
 def restored(call: Call, serializer: str = "json") -> Call:
     """Store a call and read it again."""
     return decode(stored(call, serializer), accept={TYPES[serializer]})[0]
+
+
+def split(whole: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Cut a stored call into its two parts, each a line and data."""
+    found = parts(whole)
+    assert found is not None
+    return found[0].split(b"\n", 1), found[1].split(b"\n", 1)
+
+
+def joined(own: list[bytes], arguments: list[bytes]) -> bytes:
+    """Put a stored call together again."""
+    return framed(b"\n".join(own), b"\n".join(arguments))
 
 
 def message(call: Call, serializer: str) -> tuple[Any, ...]:
@@ -191,8 +204,9 @@ def test_a_due_time_is_counted_anew() -> None:
     """The rest of the time to wait is what is left when the call is read."""
     body = stored(Call("a.b", "1", due_in=1000.0))
     assert 990 < decode(body, accept={JSON})[0].due_in <= 1000
-    past = body.replace(str(head_of(body)[0].due).encode(), b"1.5")
-    assert decode(past, accept={JSON})[0].due_in == 0
+    own, arguments = split(body)
+    own[0] = own[0].replace(str(head_of(body)[0].due).encode(), b"1.5")
+    assert decode(joined(own, arguments), accept={JSON})[0].due_in == 0
 
 
 def test_a_queue_travels_by_name() -> None:
@@ -267,27 +281,44 @@ def test_a_call_may_be_large_but_not_huge() -> None:
         stored(Call("a.b", "1", args=("x" * 100,)), largest=100)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{}", b"\xff\n[]", b"[1]\n", b'{"v": 1}\n[[], {}, {}]'])
+@pytest.mark.parametrize(
+    "damage", [b"", b"{}", b"\xff\n[]", b"[1]\n", b'{"v": 2}\n{}', b"0\n", b"9\n{}", b'8\n{"v": 2}\n{}']
+)
 def test_bytes_that_are_no_stored_call(damage: bytes) -> None:
     """A damaged row says so."""
     with pytest.raises(StoredCallError, match="cannot be read"):
         decode(damage, accept={JSON})
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"[1, 2, 3]", b'"abc"', b"nothing"])
-def test_a_body_that_is_no_call(body: bytes) -> None:
-    """A damaged body says so, with the id of the call."""
-    head = stored(Call("a.b", "one")).partition(b"\n")[0]
+@pytest.mark.parametrize("body", [b"", b"[1, 2, 3]", b'"abc"', b"7", b"nothing"])
+@pytest.mark.parametrize("part", [0, 1], ids=["options", "arguments"])
+def test_a_part_that_is_none(part: int, body: bytes) -> None:
+    """A damaged part says so, with the id of the call."""
+    whole = split(stored(Call("a.b", "one")))
+    whole[part][1] = body
     with pytest.raises(StoredCallError, match=r"stored call one of a\.b cannot be read"):
-        decode(head + b"\n" + body, accept={JSON})
+        decode(joined(*whole), accept={JSON})
 
 
-@pytest.mark.parametrize("damaged", ["head", "body"])
+@pytest.mark.parametrize("line", [b"", b"{}", b"[1]", b"\xff", b'{"type": 1, "encoding": 2}'])
+def test_a_damaged_line_of_arguments(line: bytes) -> None:
+    """It says so as well."""
+    own, arguments = split(stored(Call("a.b", "one")))
+    with pytest.raises(StoredCallError, match=r"stored call one of a\.b"):
+        decode(joined(own, [line, arguments[1]]), accept={JSON})
+
+
+@pytest.mark.parametrize("damaged", ["frame", "head", "options", "arguments"])
 def test_an_error_does_not_quote_the_arguments(damaged: str) -> None:
     """It goes into a row and into the log."""
     whole = stored(Call("a.b", "one", args=("secret",)))
-    head, _, body = whole.partition(b"\n")
-    broken = b"\xff" + whole if damaged == "head" else head + b"\n" + body + b"\xff"
+    own, arguments = split(whole)
+    broken = {
+        "frame": b"\xff" + whole,
+        "head": joined([b"\xff" + own[0], own[1]], arguments),
+        "options": joined([own[0], own[1] + b"\xff"], arguments),
+        "arguments": joined(own, [arguments[0], arguments[1] + b"\xff"]),
+    }[damaged]
     with pytest.raises(StoredCallError, match="cannot be read") as told:
         decode(broken, accept={JSON})
     assert "secret" not in str(told.value)
@@ -295,10 +326,57 @@ def test_an_error_does_not_quote_the_arguments(damaged: str) -> None:
 
 def test_a_later_format_is_not_guessed_at() -> None:
     """A row of a newer version waits for a newer process."""
-    line, _, body = stored(Call("a.b", "1")).partition(b"\n")
-    newer = json.dumps({**json.loads(line), "v": 2}).encode()
-    with pytest.raises(StoredCallError, match="has format 2; this version reads 1"):
-        decode(newer + b"\n" + body, accept={JSON})
+    own, arguments = split(stored(Call("a.b", "1")))
+    newer = json.dumps({**json.loads(own[0]), "v": 3}).encode()
+    with pytest.raises(StoredCallError, match="has format 3; this version reads 2"):
+        decode(joined([newer, own[1]], arguments), accept={JSON})
+
+
+def test_a_call_in_one_part_is_of_the_first_format() -> None:
+    """That one was never released."""
+    with pytest.raises(StoredCallError, match="has format 1; this version reads 2"):
+        decode(b'{"v":1,"task":"a.b"}\n[[],{},{}]', accept={JSON})
+
+
+# Newer arguments
+
+
+def test_a_call_that_joins_gives_its_arguments_and_nothing_else() -> None:
+    """Queue, expiry and callbacks are those of the job that was accepted."""
+    own = Call("a.b", "one", args=(1,), options={"queue": "own", "expires": 60, "link": {"task": "next"}})
+    other = Call("a.b", "two", args=(2,), kwargs={"x": 3}, options={"queue": "other", "priority": 9})
+    call, notes = decode(
+        with_newest(stored(own, notes=Notes(promised=True)), stored(other)), accept={JSON}
+    )
+    assert (call.id, call.args, call.kwargs) == ("one", (2,), {"x": 3})
+    assert notes.promised
+    assert call.options.keys() == {"queue", "expires", "link"}
+    assert call.options["queue"] == "own"
+
+
+def test_the_arguments_keep_the_serializer_that_wrote_them() -> None:
+    """Of several calls each may have its own; each is read only where the project accepts it."""
+    both = with_newest(stored(Call("a.b", "one")), stored(Call("a.b", "two", args=({1},)), "pickle"))
+    assert decode(both, accept={JSON, TYPES["pickle"]})[0].args == ({1},)
+    with pytest.raises(StoredCallError, match=r"x-python-serialize, which accept_content does not list"):
+        decode(both, accept={JSON})
+    with pytest.raises(StoredCallError, match=r"x-python-serialize, which accept_content does not list"):
+        arguments_of(both, accept={JSON})
+
+
+@pytest.mark.parametrize("nothing", [None, b"", b"?"])
+def test_a_job_of_which_no_call_is_stored_is_lent_the_whole(nothing: bytes | None) -> None:
+    """Better than a message that nobody could publish."""
+    lent = stored(Call("a.b", "two", args=(2,)))
+    assert with_newest(nothing, lent) == lent
+    assert with_newest(lent, b"?") == b"?", "bytes without parts are taken as they are"
+
+
+@given(own=st.binary(), arguments=st.binary())
+@settings(max_examples=50, deadline=None)
+def test_any_bytes_are_a_part(own: bytes, arguments: bytes) -> None:
+    """Whatever a serializer writes, line ends and digits included."""
+    assert parts(framed(own, arguments)) == (own, arguments)
 
 
 def test_the_first_line_can_be_read_alone() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_jobdedup.outcomes import How
+from django_jobdedup.stored_call.parts import framed
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.requests import Acquire
 from django_jobdedup.stores.results import Acquired, Confirmed, Held, Merged, Outside, Superseded
@@ -189,6 +190,26 @@ def test_a_merged_call_leaves_the_newest_arguments(bench: Bench) -> None:
     assert bench.run("a").args == b"3"
 
 
+def test_a_merged_call_leaves_its_arguments_and_no_more(bench: Bench) -> None:
+    own, other = (framed(name + b"\n\x1f\xff", name * 3 + b"\x1f\n") for name in (b"own", b"oth"))
+    mixed = framed(b"own\n\x1f\xff", b"othothoth\x1f\n")
+    bench.merge("a", own, due_in=60)
+    bench.confirm("a")
+    assert bench.merge("b", other, due_in=90) == Merged("a", 0, publish=False)
+    assert bench.holder("a").args == mixed
+    assert bench.merge("c", other, due_in=10) == Merged("a", 0, True, 60.0, 10.0, mixed)
+    assert bench.merge("c", other, due_in=10) == Merged("a", 0, True, 60.0, 10.0, mixed), "a lost reply"
+    assert bench.run("a").args == mixed
+
+
+def test_a_job_without_a_call_is_lent_that_of_the_first_that_joins(bench: Bench) -> None:
+    one, two = framed(b"one", b"1"), framed(b"two", b"2")
+    bench.wait("a")
+    bench.merge("b", one)
+    bench.merge("c", two)
+    assert bench.holder("a").args == framed(b"one", b"2")
+
+
 def test_a_merge_without_arguments_keeps_those_that_are_there(bench: Bench) -> None:
     bench.merge("a", b"1")
     bench.acquire("b", counts="PW", on_waiting="merge")
@@ -212,7 +233,7 @@ def test_nothing_merges_into_a_running_holder(bench: Bench) -> None:
 def test_an_overdue_holder_is_published_by_the_call_that_merges_into_it(bench: Bench) -> None:
     bench.merge("a", b"1", pending=15)
     bench.advance(20)
-    assert bench.merge("b", b"2", pending=15) == Merged("a", 0, publish=True)
+    assert bench.merge("b", b"2", pending=15) == Merged("a", 0, True, call=b"2")
     holder = bench.holder("a")
     assert (holder.state, holder.until, holder.args) == ("P", NOON + 35, b"2")
     assert bench.merge("c", b"3") == Merged("a", 0, publish=False), "one copy is enough"
@@ -223,7 +244,7 @@ def test_the_copy_of_an_overdue_holder_waits_from_now_on(bench: Bench) -> None:
     bench.merge("a", b"1", ttl=60)
     bench.confirm("a")
     bench.advance(100)
-    assert bench.merge("b", b"2", ttl=60) == Merged("a", 0, publish=True)
+    assert bench.merge("b", b"2", ttl=60) == Merged("a", 0, True, call=b"2")
     assert bench.confirm("a") == Confirmed()
     assert (bench.holder("a").state, bench.holder("a").until) == ("W", NOON + 160)
     assert bench.merge("c", b"3", ttl=60) == Merged("a", 0, publish=False)
@@ -247,7 +268,7 @@ def test_the_copy_of_an_overdue_holder_is_of_the_next_attempt(bench: Bench) -> N
     bench.run("a", n=0)
     bench.finish("a", how=How.HANDOVER, n=0, marker_ttl=20_000)
     bench.advance(10_000)
-    assert bench.merge("b", b"2") == Merged("a", 1, publish=True)
+    assert bench.merge("b", b"2") == Merged("a", 1, True, call=b"2")
 
 
 def test_debounce_moves_the_start_with_every_call(bench: Bench) -> None:
@@ -275,7 +296,7 @@ def test_the_first_debounced_call_obeys_the_bound_too(bench: Bench) -> None:
 def test_a_start_moved_forward_needs_a_copy_of_the_message(bench: Bench) -> None:
     bench.merge("a", b"1", wait=60)
     bench.confirm("a")
-    assert bench.merge("b", b"2", wait=5) == Merged("a", 0, publish=True, ahead=60.0)
+    assert bench.merge("b", b"2", wait=5) == Merged("a", 0, True, 60.0, 5.0, b"2")
     assert bench.holder("a").due == NOON + 5
 
 
@@ -291,7 +312,7 @@ def test_a_rerun_may_bring_an_eta_forward_but_not_back(bench: Bench) -> None:
     bench.confirm("a")
     assert bench.merge("b", b"2", due_in=90) == Merged("a", 0, publish=False)
     assert bench.holder("a").due == NOON + 60
-    assert bench.merge("c", b"3", due_in=0) == Merged("a", 0, publish=True, ahead=60.0)
+    assert bench.merge("c", b"3", due_in=0) == Merged("a", 0, True, 60.0, 0.0, b"3")
     assert bench.holder("a").due == NOON
 
 

@@ -178,7 +178,7 @@ def test_calls_merged_before_a_failed_publish_are_not_lost(bench: Bench) -> None
     bench.merge("a", b"1")
     bench.merge("b", b"2")
     assert bench.withdraw("a") == Owed()
-    assert bench.merge("c", b"3") == Merged("a", 0, publish=True)
+    assert bench.merge("c", b"3") == Merged("a", 0, True, call=b"3")
 
 
 def test_a_redelivery_runs_with_the_newest_arguments(bench: Bench) -> None:

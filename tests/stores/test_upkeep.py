@@ -194,13 +194,14 @@ def test_a_holder_is_removed_as_it_was_shown(bench: Bench) -> None:
     assert isinstance(bench.claim("a"), Claimed), "its message runs: a wrong proof costs no job"
 
 
-@pytest.mark.parametrize("changed", ["state", "since", "until", "gone"])
+@pytest.mark.parametrize("changed", ["state", "since", "until", "merged", "gone"])
 def test_a_holder_that_has_changed_is_not_removed(bench: Bench, changed: str) -> None:
     bench.wait("a")
     shown = {
         "state": replace(bench.holder("a"), state="P"),
         "since": replace(bench.holder("a"), since=NOON - 1),
         "until": replace(bench.holder("a"), until=NOON),
+        "merged": replace(bench.holder("a"), merged=1),
         "gone": Holder("nobody", "W"),
     }[changed]
     assert bench.store.remove(REF, shown) == Gone()

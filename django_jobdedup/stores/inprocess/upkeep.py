@@ -50,6 +50,8 @@ def remove(step: Step, ref: Ref, shown: Holder) -> Withdrawn | Gone:
     since, until = milliseconds(shown.since), milliseconds(shown.until)
     if (own.state, own.since, own.until) != (shown.state, since, until):
         return Gone()
+    if own.merged != shown.merged:  # a call that joins moves no deadline, and would be lost
+        return Gone()
     entry.seats.remove(own)
     step.event("removed", entry, own)
     step.save(entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from django_jobdedup.stored_call.parts import with_newest
 from django_jobdedup.stores.clock import milliseconds
 from django_jobdedup.stores.inprocess.seat import Entry, Mark, Seat
 from django_jobdedup.stores.inprocess.step import Step, waiting
@@ -126,10 +127,13 @@ def _merge(step: Step, entry: Entry, request: Acquire, seat: Seat) -> Merged:
         seat.last = f"{asked}!{ahead}" if overdue or seat.due < due else asked
         if overdue:  # its new message waits from now on
             seat.due = max(seat.due, step.now)
-    seat.args = seat.args if request.args is None else request.args
+    seat.args = seat.args if request.args is None else with_newest(seat.args, request.args)
     step.save(entry)
-    publish, ahead = len(seat.last) > len(asked), int(seat.last[len(asked) + 1 :] or 0)
-    return Merged(seat.id, step.ended(seat.id) + 1, publish, ahead / 1000)
+    n = step.ended(seat.id) + 1
+    if seat.last == asked:
+        return Merged(seat.id, n, publish=False)
+    ahead, due_in = int(seat.last[len(asked) + 1 :]), max(0, seat.due - step.now)
+    return Merged(seat.id, n, True, ahead / 1000, due_in / 1000, seat.args or b"")
 
 
 def _ahead(step: Step, seat: Seat) -> int:

@@ -44,7 +44,12 @@ def _bound(seconds: float | None) -> int:
 
 
 def acquire_result(answer: bytes) -> results.AcquireResult:
-    """Read one answer of ``acquire.lua``."""
+    """Read one answer of ``acquire.lua``; the call in it is any bytes, so it comes last."""
+    if answer[:2] == b"M\x1f":
+        _, id, n, publish, ahead, due_in, call = answer.split(b"\x1f", 6)
+        return results.Merged(
+            text(id), int(n), publish == b"1", int(ahead) / 1000, int(due_in) / 1000, call
+        )
     kind, *words = answer.decode().split("\x1f")
     match kind:
         case "A":
@@ -52,8 +57,6 @@ def acquire_result(answer: bytes) -> results.AcquireResult:
         case "H":
             id, state, since, until, by = words
             return results.Held(id, cast("State", state), int(since) / 1000, int(until) / 1000, by)
-        case "M":
-            return results.Merged(words[0], int(words[1]), words[2] == "1", int(words[3]) / 1000)
     return results.Outside()
 
 

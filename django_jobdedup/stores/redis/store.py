@@ -126,7 +126,7 @@ class RedisStore(Store):
 
     def remove(self, ref: Ref, shown: Holder) -> results.Withdrawn | results.Gone | Unavailable:
         """Remove a holder if it is still the one that was shown."""
-        words = (shown.state, milliseconds(shown.since), milliseconds(shown.until))
+        words = (shown.state, milliseconds(shown.since), milliseconds(shown.until), shown.merged)
         answer = self._one("remove", ref, shown.id, words)
         return answer if isinstance(answer, Unavailable) else codec.remove_result(answer)
 

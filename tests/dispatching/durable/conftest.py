@@ -68,13 +68,15 @@ class Base:
 
     def sent(self, queue: str = "celery") -> list[str]:
         """Give the task ids of the messages that wait in a queue, oldest first."""
-        found = messages(self._client, self.world.namespace, queue)
-        return [message["headers"]["id"] for message in found]
+        return [message["headers"]["id"] for message in self.messages(queue)]
+
+    def messages(self, queue: str = "celery") -> list[dict[str, Any]]:
+        """Give the messages that wait in a queue, oldest first."""
+        return messages(self._client, self.world.namespace, queue)
 
     def message(self, task_id: str, queue: str = "celery") -> dict[str, Any]:
         """Give the message of a job."""
-        found = messages(self._client, self.world.namespace, queue)
-        return next(message for message in found if message["headers"]["id"] == task_id)
+        return next(message for message in self.messages(queue) if message["headers"]["id"] == task_id)
 
     def actions(self) -> int:
         """Give the number of actions that wait for the commit."""

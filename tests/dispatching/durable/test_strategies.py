@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from django_jobdedup import job_of
+from django_jobdedup.stored_call.codec import arguments_of
 from tests.jobs import tasks
 
 from .conftest import Base
@@ -44,11 +45,16 @@ def test_rerun_of_calls_in_one_transaction(base: Base) -> None:
 
 def test_a_call_that_is_due_sooner_brings_the_run_forward(base: Base) -> None:
     """A copy of the waiting job's message goes out under its id, and the call's own row is settled."""
-    first = call("a", "rerun", 1.0, countdown=500)
+    first = call("a", "rerun", 1.0, countdown=500, shadow="own", link=tasks.until_executed.si("linked"))
     with base.atomic():
-        second = call("a", "rerun", 2.0)
+        second = call("a", "rerun", 2.0, shadow="other", expires=60)
     assert second.outcome == "rerun"
     assert base.sent() == [first.id, first.id]
+    far, near = base.messages()
+    assert ("a", 2.0) == tuple(near["arguments"])
+    assert near["embed"] == far["embed"]
+    assert near["embed"]["callbacks"]
+    assert [near["headers"][name] for name in ("shadow", "eta", "expires")] == ["own", None, None]
     assert [row.state for row in base.rows()] == ["published", "superseded"]
     assert [row.seat for row in base.rows()] == ["W", ""]
 
@@ -82,7 +88,7 @@ def test_reject_leaves_a_dead_row(base: Base) -> None:
     assert (second.outcome, base.sent()) == ("suppressed", [first.id])
     row = base.rows()[1]
     assert (row.state, row.reason) == ("dead", f"rejected: job {first.id} holds its lock")
-    assert json.loads(bytes(row.call).partition(b"\n")[2])[0] == ["a", 0.0]
+    assert arguments_of(row.call, accept={"application/json"})[0] == ("a", 0.0)
 
 
 def test_a_promise_is_kept_whatever_the_strategy(base: Base) -> None:

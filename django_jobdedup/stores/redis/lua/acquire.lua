@@ -3,7 +3,8 @@
 -- ARGV: the words of each request, behind them its arguments if the flags say so.
 -- words: counts limit on_waiting due ttl pending wait max_wait flags, then by and name;
 -- max_wait -1 is none; flags: 1 again, 2 received, 4 counted, 8 with arguments, 16 with a merge rule.
--- Answers, one as it is, many as a list: A at | H id state since until by | M id n publish ahead | O.
+-- Answers, one as it is, many as a list: A at | H id state since until by | M id n publish ahead due_in call | O.
+-- M has numbers 0 and no call unless a copy is to be published; the call may be any bytes, so it comes last.
 
 local WORDS = '^(%a*) (%d+) (%a+) (%d+) (%d+) (%d+) (%d+) (-?%d+) (%d+)\31([^\31]*)\31(.*)$'
 
@@ -83,6 +84,26 @@ local function ahead_of(holder)
   return max(0, holder[DUE] - now, sent - now)
 end
 
+-- A stored call is two parts behind the length of the first: what it was sent with, its arguments. One that
+-- joins gives its arguments and nothing else; a job of which no call is stored is lent the whole.
+local function with_newest(stored, newest)
+  local length, from = string.match(stored or '', '^(%d+)\n()')
+  local other, behind = string.match(newest, '^(%d+)\n()')
+  if not (length and other) then
+    return newest
+  end
+  return string.sub(stored, 1, from + length - 1) .. string.sub(newest, behind + other)
+end
+
+local function joined(holder, request)
+  local marker = marker_of(call('GET', prefix .. 'mark:' .. holder[ID]))
+  local n, ahead = ended(marker) + 1, string.sub(holder[LAST], #request.id + 3)
+  if ahead == '' then
+    return say('M', holder[ID], n, 0, 0, 0, '')
+  end
+  return say('M', holder[ID], n, 1, ahead, max(0, holder[DUE] - now), holder[ARGS] or '')
+end
+
 local function merge(record, holder, request)
   local asked, before = 'm' .. request.id, holder[LAST] or ''
   if before ~= asked and string.sub(before, 1, #asked + 1) ~= asked .. '!' then
@@ -108,11 +129,9 @@ local function merge(record, holder, request)
       holder[DUE] = max(holder[DUE], now)
     end
   end
-  holder[ARGS] = request.args or holder[ARGS]
+  holder[ARGS] = request.args and with_newest(holder[ARGS], request.args) or holder[ARGS]
   save(record)
-  local marker = marker_of(call('GET', prefix .. 'mark:' .. holder[ID]))
-  local ahead = string.sub(holder[LAST], #asked + 2)
-  return say('M', holder[ID], ended(marker) + 1, ahead ~= '' and 1 or 0, ahead ~= '' and ahead or 0)
+  return joined(holder, request)
 end
 
 local function conflict(record, request, counted, waiting, swept)

@@ -1,5 +1,5 @@
 -- Remove a holder if it is still the one that was shown.
--- KEYS: index, events, counters, lock, marker. ARGV: state, since, until.
+-- KEYS: index, events, counters, lock, marker. ARGV: state, since, until, merged.
 -- Answers: W refused | G.
 
 local record = load(KEYS[4])
@@ -8,6 +8,8 @@ if not holder then
   local marker = marker_of(call('GET', KEYS[5]))
   return marker and marker[2] == WITHDRAWN and say('W', marker[4]) or 'G'
 elseif holder[STATE] ~= ARGV[1] or holder[SINCE] ~= tonumber(ARGV[2]) or holder[UNTIL] ~= tonumber(ARGV[3]) then
+  return 'G'
+elseif holder[MERGED] ~= tonumber(ARGV[4]) then  -- a call that joins moves no deadline, and would be lost
   return 'G'
 end
 table.remove(record.holders, place)
