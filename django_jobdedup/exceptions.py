@@ -99,7 +99,7 @@ class LockLost(JobDedupError):  # noqa: N818
 
 
 class LockInUse(JobDedupError):  # noqa: N818
-    """The lock's holder runs, so the lock is not released.
+    """The lock's holder runs, or others have joined it, so the lock is not released.
 
     Attribute ``holder_id`` is its Celery task id, ``fingerprint`` the lock's.
     """

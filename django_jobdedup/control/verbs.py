@@ -38,22 +38,16 @@ def release(what: Any, *args: Any, force: bool = False, **kwargs: Any) -> tuple[
 
     ``what`` is what ``peek`` takes (of a task with an argument ``force``, its signature), or a ``Lock`` that
     ``peek`` has shown: then exactly what was shown is removed, and a holder that has changed since stays. A
-    waiting message is not withdrawn: it runs when its turn comes (``cancel`` calls it off). Raises LockInUse,
-    and removes nothing, if one of the
-    holders runs, unless ``force`` is True: then another job may run beside it.
+    waiting message is not withdrawn: it runs when its turn comes (``cancel`` calls it off).
+
+    Raises LockInUse, and removes nothing, if one of the holders runs, or calls have joined one that waits,
+    unless ``force`` is True: then another job may run beside it, and nobody runs what those calls have said.
     """
     lock = what if isinstance(what, Lock) else lock_of(what, args, kwargs)
     if lock is None:
         return ()
-    for holder in lock.running:
-        if holder.alive and not force:
-            raise LockInUse(
-                f"Job {holder.id} runs under this lock since {holder.since:%Y-%m-%d %H:%M:%S} UTC "
-                f"({holder.by}), so an equal job could run beside it. Wait for its end, revoke it, or write "
-                "force=True.",
-                holder_id=holder.id,
-                fingerprint=lock.fingerprint,
-            )
+    if not force:
+        _check_unused(lock)
     store = stores[lock.store]
     removed = tuple(
         holder
@@ -63,6 +57,28 @@ def release(what: Any, *args: Any, force: bool = False, **kwargs: Any) -> tuple[
     for holder in removed:
         _log("released by hand", lock, holder)
     return removed
+
+
+def _check_unused(lock: Lock) -> None:
+    """Raise LockInUse where more would go with the lock than the lock."""
+    for holder in lock.running:
+        if holder.alive:
+            raise LockInUse(
+                f"Job {holder.id} runs under this lock since {holder.since:%Y-%m-%d %H:%M:%S} UTC "
+                f"({holder.by}), so an equal job could run beside it. Wait for its end, revoke it, or write "
+                "force=True.",
+                holder_id=holder.id,
+                fingerprint=lock.fingerprint,
+            )
+    for holder in lock.waiting:
+        if holder.merged:  # the newest arguments live in the holder alone
+            raise LockInUse(
+                f"Job {holder.id} waits under this lock, and {holder.merged} more calls have joined it: "
+                "without the lock it runs with its own arguments, and nobody runs with theirs. Let it run: "
+                "the next call joins it as well. Call them all off with cancel(), or write force=True.",
+                holder_id=holder.id,
+                fingerprint=lock.fingerprint,
+            )
 
 
 def cancel(what: Any, *args: Any, **kwargs: Any) -> tuple[str, ...]:

@@ -201,8 +201,8 @@ def _read(name: str, data: tuple[str, str, bytes], accept: Collection[str]) -> A
     content_type, encoding, body = data
     if content_type not in accept:
         raise StoredCallError(
-            f"The {name} is written in {content_type}, which accept_content does not list: add it there where "
-            "this process runs."
+            f"The {name} is written in {content_type}, which accept_content does not list: add it there "
+            "where this process runs."
         )
     if not body:
         raise StoredCallError(f"The {name} cannot be read: a part of it is empty.")

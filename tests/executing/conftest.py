@@ -13,16 +13,20 @@ from typing import Any
 
 import kombu
 import pytest
+import redis
 from celery import Celery
 from celery.result import AsyncResult
 
 from testproject.celery import app
+from tests.rig.engines import Engines
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.journal import Journal, Run
-from tests.rig.redelivery import restore_lapsed
+from tests.rig.redelivery import FAST_REDELIVERY, restore_lapsed
+from tests.rig.waiting import wait_for
 from tests.rig.worker import Worker
 
-from . import tasks
+from . import strategy_tasks, tasks
+from .place import Place
 from .remains import LockKeys
 
 IMPORTS = {"imports": [tasks.MODULE]}
@@ -96,6 +100,47 @@ def swept() -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+@pytest.fixture(scope="module", params=["redis", "database"])
+def place(
+    request: pytest.FixtureRequest,
+    redis_server: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+    engines: Engines,
+) -> Iterator[Place]:
+    """A worker whose default database is that of the dead jobs; its locks lie in Redis, or there as well."""
+    celery = {
+        "imports": [strategy_tasks.MODULE],
+        "broker_transport_options": FAST_REDELIVERY,
+        "worker_lost_wait": 0.5,
+    }
+    with engines.open("sqlite_wal") as engine, contextlib.ExitStack() as stack:
+        database = {"DATABASES": {"default": engine.database}}
+        stores = {}
+        if request.param == "database":
+            database, stores = engine.settings_as_default, {"JOBDEDUP_STORES": engine.stores}
+        environment = Environment(new_namespace(), redis_server.url, celery=celery, settings=stores)
+        stack.callback(environment.clean)
+        stack.enter_context(environment.entered(app))
+        stack.enter_context(swept())
+        folder = tmp_path_factory.mktemp("strategies")
+        node = Worker(environment.having(settings=database), folder, concurrency=6)
+        worker = stack.enter_context(node).wait_until_ready()
+        journal = stack.enter_context(
+            contextlib.closing(Journal(environment.redis_url, environment.namespace))
+        )
+        keys = stack.enter_context(contextlib.closing(LockKeys(environment)))
+        client = stack.enter_context(redis.Redis.from_url(environment.redis_url, decode_responses=True))
+        yield Place(worker, journal, keys, client, environment.namespace, engine, request.param)
+
+
+def running(place: Place, task: Any, seconds: float, value: int = 1) -> tuple[str, Any]:
+    """Start a job that runs for a while; give its key and its result."""
+    key = new_key()
+    first = task.delay(key, value, seconds)
+    wait_for(lambda: place.journal.runs(key), 10)
+    return key, first
 
 
 class Stories:

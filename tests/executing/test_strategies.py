@@ -2,111 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import types
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import redis
 from celery import chord
 from celery.exceptions import TimeLimitExceeded
 
 from django_jobdedup import JobDead
-from django_jobdedup.dead import dead_jobs, delete, requeue
-from django_jobdedup.models import JobIntent
-from testproject.celery import app
+from django_jobdedup.dead import delete, requeue
 from tests.dispatching.looking import holders
 from tests.jobs.tasks import JobError
-from tests.rig.engines import Engine, Engines
-from tests.rig.environment import Environment, new_namespace
-from tests.rig.journal import Journal
-from tests.rig.redelivery import FAST_REDELIVERY
 from tests.rig.waiting import wait_for
-from tests.rig.worker import Worker
 
 from . import strategy_tasks as tasks
-from .conftest import new_key, send_raw, swept
-from .remains import LockKeys
+from .conftest import new_key, running, send_raw
+from .place import Place
 
 pytestmark = [pytest.mark.worker, pytest.mark.timeout(90)]
-
-
-@dataclass(frozen=True)
-class Place:
-    """One worker, and what can be seen of it."""
-
-    worker: Worker
-    journal: Journal
-    keys: LockKeys
-    client: redis.Redis
-    namespace: str
-    engine: Engine
-    store: str
-
-    def values(self, key: str) -> list[int]:
-        """Give the values with which bodies ran."""
-        return tasks.values(self.client, self.namespace, key)
-
-    def dead(self) -> dict[str, Any]:
-        """Give the dead jobs by task id."""
-        return {row.token: row for row in dead_jobs(self.engine.alias)}
-
-    def check_covered(self, id: str, by: str) -> None:
-        """Insist that the row of a call, where there is one, says that another job covers it."""
-        if self.store == "database":
-            row = JobIntent.objects.using(self.engine.alias).get(token=id)
-            assert (row.state, row.mark_by) == ("superseded", by)
-
-    def wait_until_free(self) -> None:
-        """Wait until no lock is left."""
-        if self.store == "redis":
-            self.keys.wait_until_empty()
-        else:
-            wait_for(lambda: not JobIntent.objects.using(self.engine.alias).held().exists(), 5)
-
-
-@pytest.fixture(scope="module", params=["redis", "database"])
-def place(
-    request: pytest.FixtureRequest,
-    redis_server: Any,
-    tmp_path_factory: pytest.TempPathFactory,
-    engines: Engines,
-) -> Iterator[Place]:
-    """A worker whose default database is that of the dead jobs; its locks lie in Redis, or there as well."""
-    celery = {
-        "imports": [tasks.MODULE],
-        "broker_transport_options": FAST_REDELIVERY,
-        "worker_lost_wait": 0.5,
-    }
-    with engines.open("sqlite_wal") as engine, contextlib.ExitStack() as stack:
-        database = {"DATABASES": {"default": engine.database}}
-        stores = {}
-        if request.param == "database":
-            database, stores = engine.settings_as_default, {"JOBDEDUP_STORES": engine.stores}
-        environment = Environment(new_namespace(), redis_server.url, celery=celery, settings=stores)
-        stack.callback(environment.clean)
-        stack.enter_context(environment.entered(app))
-        stack.enter_context(swept())
-        folder = tmp_path_factory.mktemp("strategies")
-        node = Worker(environment.having(settings=database), folder, concurrency=6)
-        worker = stack.enter_context(node).wait_until_ready()
-        journal = stack.enter_context(
-            contextlib.closing(Journal(environment.redis_url, environment.namespace))
-        )
-        keys = stack.enter_context(contextlib.closing(LockKeys(environment)))
-        client = stack.enter_context(redis.Redis.from_url(environment.redis_url, decode_responses=True))
-        yield Place(worker, journal, keys, client, environment.namespace, engine, request.param)
-
-
-def running(place: Place, task: Any, seconds: float, value: int = 1) -> tuple[str, Any]:
-    """Start a job that runs for a while; give its key and its result."""
-    key = new_key()
-    first = task.delay(key, value, seconds)
-    wait_for(lambda: place.journal.runs(key), 10)
-    return key, first
 
 
 # rerun

@@ -345,9 +345,7 @@ def test_a_call_that_joins_gives_its_arguments_and_nothing_else() -> None:
     """Queue, expiry and callbacks are those of the job that was accepted."""
     own = Call("a.b", "one", args=(1,), options={"queue": "own", "expires": 60, "link": {"task": "next"}})
     other = Call("a.b", "two", args=(2,), kwargs={"x": 3}, options={"queue": "other", "priority": 9})
-    call, notes = decode(
-        with_newest(stored(own, notes=Notes(promised=True)), stored(other)), accept={JSON}
-    )
+    call, notes = decode(with_newest(stored(own, notes=Notes(promised=True)), stored(other)), accept={JSON})
     assert (call.id, call.args, call.kwargs) == ("one", (2,), {"x": 3})
     assert notes.promised
     assert call.options.keys() == {"queue", "expires", "link"}

@@ -46,9 +46,9 @@ def _bound(seconds: float | None) -> int:
 def acquire_result(answer: bytes) -> results.AcquireResult:
     """Read one answer of ``acquire.lua``; the call in it is any bytes, so it comes last."""
     if answer[:2] == b"M\x1f":
-        _, id, n, publish, ahead, due_in, call = answer.split(b"\x1f", 6)
+        _, token, n, publish, ahead, due_in, call = answer.split(b"\x1f", 6)
         return results.Merged(
-            text(id), int(n), publish == b"1", int(ahead) / 1000, int(due_in) / 1000, call
+            text(token), int(n), publish == b"1", int(ahead) / 1000, int(due_in) / 1000, call
         )
     kind, *words = answer.decode().split("\x1f")
     match kind:

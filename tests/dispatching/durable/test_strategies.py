@@ -51,7 +51,7 @@ def test_a_call_that_is_due_sooner_brings_the_run_forward(base: Base) -> None:
     assert second.outcome == "rerun"
     assert base.sent() == [first.id, first.id]
     far, near = base.messages()
-    assert ("a", 2.0) == tuple(near["arguments"])
+    assert tuple(near["arguments"]) == ("a", 2.0)
     assert near["embed"] == far["embed"]
     assert near["embed"]["callbacks"]
     assert [near["headers"][name] for name in ("shadow", "eta", "expires")] == ["own", None, None]
