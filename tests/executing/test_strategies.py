@@ -188,7 +188,7 @@ def test_a_worker_that_cannot_import_a_strategy_puts_the_start_off_and_says_so(
 ) -> None:
     key, _ = running(place, tasks.own_way, 1.0)
     second = tasks.own_way.apply_async((key, 2), unique={"on_conflict": gone})
-    place.worker.wait_for_log("The strategy 'gone_strategies.Gone' cannot be imported: ModuleNotFoundError")
+    place.worker.wait_for_log("Nothing here has imported gone_strategies")
     assert "a start is put off, because this worker cannot make the strategy" in place.worker.log
     assert second.get(timeout=20) == 2
     assert place.journal.overlaps(key) == []
