@@ -73,7 +73,7 @@ def _check_unused(lock: Lock) -> None:
     for holder in lock.waiting:
         if holder.merged:  # the newest arguments live in the holder alone
             raise LockInUse(
-                f"Job {holder.id} waits under this lock, and {holder.merged} more calls have joined it: "
+                f"Job {holder.id} waits under this lock, and calls have joined it ({holder.merged}): "
                 "without the lock it runs with its own arguments, and nobody runs with theirs. Let it run: "
                 "the next call joins it as well. Call them all off with cancel(), or write force=True.",
                 holder_id=holder.id,
