@@ -176,6 +176,25 @@ def test_a_running_lock_is_released_by_force_only(
     result.get(timeout=10)
 
 
+def test_a_waiting_lock_that_calls_have_joined_is_released_by_force_only(
+    world: Environment, redis_client: redis.Redis, key: str
+) -> None:
+    """Their arguments live in it alone."""
+    rerun = {"unique": {"on_conflict": "rerun", "key": "key"}}
+    first = queued(key, **rerun)
+    assert queued(key, **rerun).id == first.id
+    call = tasks.until_executed.s(key).set(**rerun)
+    with pytest.raises(LockInUse, match=r"joined it \(1\): .* write force=True") as caught:
+        release(call)
+    assert (caught.value.holder_id, caught.value.fingerprint) == (first.id, first.fingerprint)
+    assert state(first, NAME) == [(first.id, "W")]
+    shown = peek(call)
+    assert queued(key, **rerun).id == first.id
+    assert release(shown, force=True) == (), "one more has joined since it was shown"
+    assert [each.id for each in release(call, force=True)] == [first.id]
+    assert ids(redis_client, world.namespace, f"q-{key}") == [first.id]
+
+
 # cancel
 
 

@@ -12,6 +12,7 @@ from celery.exceptions import TimeLimitExceeded
 
 from django_jobdedup import JobDead
 from django_jobdedup.dead import delete, requeue
+from django_jobdedup.stored_call.codec import decode
 from tests.dispatching.looking import holders
 from tests.jobs.tasks import JobError
 from tests.rig.waiting import wait_for
@@ -248,12 +249,16 @@ def test_a_dead_job_that_is_sent_again_is_a_new_job(place: Place) -> None:
 
 def test_a_dead_job_keeps_the_newest_arguments_of_those_that_joined_it(place: Place) -> None:
     key, first = running(place, tasks.rejecting_reruns, 2.0)
-    second = tasks.rejecting_reruns.apply_async((key, 2), countdown=0.7)
-    assert tasks.rejecting_reruns.delay(key, 3).id == second.id
+    second = tasks.rejecting_reruns.apply_async((key, 2), countdown=0.7, headers={"trace": "own"})
+    third = tasks.rejecting_reruns.apply_async((key, 3), countdown=0.7, headers={"trace": "other"})
+    assert third.id == second.id
     with pytest.raises(JobDead):
         second.get(timeout=10)
     first.get(timeout=10)
-    again = requeue(place.dead()[second.id].pk, using=place.engine.alias)
+    row = place.dead()[second.id]
+    call, _ = decode(bytes(row.call), accept={"application/json"})
+    assert (call.args, call.options["headers"]["trace"]) == ((key, 3), "own")
+    again = requeue(row.pk, using=place.engine.alias)
     assert again.get(timeout=10) == 3
 
 
