@@ -129,6 +129,12 @@ class Migration(migrations.Migration):
                 ("fence", models.BigIntegerField(default=0)),
                 ("by", models.TextField(blank=True, default="", help_text="The process, as host:pid.")),
                 ("last", models.TextField(blank=True, default="", help_text="The last repeatable step.")),
+                (
+                    "asleep",
+                    models.TextField(
+                        blank=True, default="", help_text="Its place in the line of its lock, JSON."
+                    ),
+                ),
                 ("mark_until", models.BigIntegerField(default=0)),
                 ("mark_n", models.IntegerField(default=-1)),
                 ("mark_final", models.SmallIntegerField(default=0)),

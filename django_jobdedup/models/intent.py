@@ -90,6 +90,7 @@ class JobIntent(models.Model):
     fence = models.BigIntegerField(default=0)
     by = models.TextField(default="", blank=True, help_text="The process, as host:pid.")
     last = models.TextField(default="", blank=True, help_text="The last repeatable step.")
+    asleep = models.TextField(default="", blank=True, help_text="Its place in the line of its lock, JSON.")
 
     mark_until = models.BigIntegerField(default=0)
     mark_n = models.IntegerField(default=-1)

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from django_jobdedup.stores.record import Holder, Record, Ref
-from django_jobdedup.stores.requests import Acquire, Claim, Finish, Token, Withdraw
+from django_jobdedup.stores.requests import Acquire, Claim, Finish, Sleep, Token, Withdraw
 from django_jobdedup.stores.results import (
     AcquireResult,
     ClaimResult,
@@ -25,6 +25,7 @@ from django_jobdedup.stores.results import (
     Owed,
     Reaped,
     Renewed,
+    SleepResult,
     Unavailable,
     Withdrawn,
 )
@@ -64,6 +65,14 @@ class Store(ABC):
     @abstractmethod
     def claim(self, request: Claim) -> ClaimResult:
         """Ask for a running seat."""
+
+    @abstractmethod
+    def asleep(self, request: Sleep) -> SleepResult:
+        """Let a job that was put off stand in the line of its lock, so that a release may wake it.
+
+        A line has a hundred places, in the order of the first put-off; whoever finds none sleeps all the
+        same. No promise rests on it: a sleeping message comes by itself.
+        """
 
     @abstractmethod
     def renew(self, tokens: Sequence[Token]) -> list[Renewed | Lost | Unavailable]:

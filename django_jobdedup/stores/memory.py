@@ -16,10 +16,10 @@ from django_jobdedup.conf import conf
 from django_jobdedup.stores import results
 from django_jobdedup.stores.base import Store
 from django_jobdedup.stores.clock import Clock, milliseconds
-from django_jobdedup.stores.inprocess import running, upkeep, waiting
+from django_jobdedup.stores.inprocess import running, sleeping, upkeep, waiting
 from django_jobdedup.stores.inprocess.step import Shelf, Step
 from django_jobdedup.stores.record import Holder, Record, Ref
-from django_jobdedup.stores.requests import Acquire, Claim, Finish, Token, Withdraw
+from django_jobdedup.stores.requests import Acquire, Claim, Finish, Sleep, Token, Withdraw
 from django_jobdedup.stores.results import Unavailable
 
 T = TypeVar("T")
@@ -72,6 +72,10 @@ class MemoryStore(Store):
     def claim(self, request: Claim) -> results.ClaimResult:
         """Ask for a running seat."""
         return self._do("claim", request.ref.shard, lambda step: running.claim(step, request))
+
+    def asleep(self, request: Sleep) -> results.SleepResult:
+        """Let a job that was put off stand in the line of its lock."""
+        return self._do("asleep", request.ref.shard, lambda step: sleeping.asleep(step, request))
 
     def renew(self, tokens: Sequence[Token]) -> list[results.Renewed | results.Lost | Unavailable]:
         """Move the leases of running deliveries."""

@@ -74,6 +74,25 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Sleep:
+    """Say that attempt ``n`` of a job, put off because the gate is shut, sleeps until its message comes.
+
+    ``gate`` as in ``Claim``; 0 notes it whether a run is in the way or not. ``call`` is the whole stored
+    call, to be published if a release wakes the job; None where a durable store keeps it in the job's row.
+    ``life`` is how long the job may be woken, seconds: its message sleeps no longer. ``woken``: said by the
+    message that has woken it, and met a shut gate again: the job goes back to its place.
+    """
+
+    ref: Ref
+    id: str
+    n: int = 0
+    gate: int = 1
+    call: bytes | None = None
+    life: float = 1200.0
+    woken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """What a running delivery shows to renew or finish: its record, id and nonce."""
 

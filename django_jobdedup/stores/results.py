@@ -101,6 +101,16 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True)
+class Asleep:
+    """The job sleeps; in the line for a release if there was a place and its call is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The gate is not shut any more: claim again. Nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
 class Early:
     """The due time lies ``retry_in`` seconds ahead."""
 
@@ -128,8 +138,8 @@ class Lost:
 class Released:
     """The seat is free.
 
-    ``waiter`` is the oldest job that could start now, if its call is stored: to be published at once, for
-    its message sleeps.
+    ``waiter`` is the oldest job that could start now, if its call is stored (beside its seat, or because it
+    sleeps): to be published at once, for its message sleeps.
     """
 
     waiter: Overdue | None = None
@@ -169,7 +179,10 @@ class Lapse:
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A waiting holder with stored arguments whose time has passed: publish it again as attempt ``n``."""
+    """A job with a stored call that is to be published again, as attempt ``n``.
+
+    Its time has passed, or its message sleeps although it could start.
+    """
 
     ref: Ref
     id: str
@@ -192,11 +205,15 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """What one pass over the part of a shard found that needs attention."""
+    """What one pass over the part of a shard found that needs attention.
+
+    ``waiters`` are the oldest sleepers behind lost runs, one a run; as in ``Released``.
+    """
 
     lapses: tuple[Lapse, ...]
     overdue: tuple[Overdue, ...]
     doubtful: tuple[Doubt, ...] = ()
+    waiters: tuple[Overdue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,4 +245,5 @@ class Unavailable:
 
 AcquireResult = Acquired | Held | Merged | Outside | Unavailable
 ClaimResult = Claimed | Superseded | Done | Busy | Early | Exhausted | Unavailable
+SleepResult = Asleep | Open | Unavailable
 FinishResult = Released | Kept | HandedOver | NotMine | Unavailable

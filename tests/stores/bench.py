@@ -20,7 +20,7 @@ from django_jobdedup.stores.record import Holder, Marker, Record, Ref
 from django_jobdedup.stores.redis.keys import keys_of
 from django_jobdedup.stores.redis.scripts import Scripts
 from django_jobdedup.stores.redis.store import RedisStore
-from django_jobdedup.stores.requests import Acquire, Claim, Finish, Merge, Token, Withdraw
+from django_jobdedup.stores.requests import Acquire, Claim, Finish, Merge, Sleep, Token, Withdraw
 from tests.rig.engines import Engine
 
 NOON = 1_800_000_000.0
@@ -89,6 +89,11 @@ class Bench(ABC):
         answer = self.claim(id, nonce, **knobs)
         assert isinstance(answer, results.Claimed), answer
         return answer
+
+    def lie_down(self, id: str, n: int = 0, **more: Any) -> Any:
+        """Stand in the line with ``id`` as one's call; a durable store has it in the row already."""
+        call = None if self.store.durable else id.encode()
+        return self.store.asleep(Sleep(REF, id, n, **{"call": call, **more}))
 
     def renew(self, id: str, nonce: str = "one", lease: float = 30.0) -> Any:
         """Renew one lease."""

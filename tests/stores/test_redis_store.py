@@ -329,7 +329,8 @@ def test_many_of_many_shards_are_one_script_each(redis_store: RedisStore, client
 
 def test_there_is_one_script_a_verb_and_constants_are_folded() -> None:
     assert set(VERBS) == {
-        "acquire", "claim", "confirm", "finish", "inspect", "list", "reap", "remove", "renew", "withdraw"
+        "acquire", "asleep", "claim", "confirm", "finish", "inspect", "list", "reap", "remove", "renew",
+        "withdraw",
     }  # fmt: skip
     for text in Scripts(GRACE).text.values():
         assert "HOLDER" not in text

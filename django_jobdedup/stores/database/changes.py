@@ -9,6 +9,7 @@ from django_jobdedup.stores.database.rows import (
     UNSEATED,
     Columns,
     Row,
+    asleep_column,
     mark_columns,
     seat_columns,
     seat_key,
@@ -65,6 +66,7 @@ class Comparison:
         self.name = entry.name if entry is not None else ""
         self.seats: dict[str, Seat] = {seat.id: seat for seat in entry.seats} if entry is not None else {}
         self.marks: dict[str, Mark] = step.shelf.marks
+        self.line = step.shelf.lines.get(view.ref.fingerprint, {})
         self.events = {event.id: event.what for event in step.shelf.events}
         self.after: dict[str, Columns] = {}
 
@@ -97,6 +99,7 @@ class Comparison:
         after = dict(row.was)
         if seat is not None:
             after |= seat_columns(seat)
+            after["asleep"] = asleep_column(self.line.get(row.token))
         elif row.was["seat"]:
             after |= UNSEATED
         if mark is not None:
@@ -174,12 +177,19 @@ class Comparison:
             return False
         return bool(self.after[token]["wait_key"]) and not rows[token].was["seat"]
 
+    def _lies_down(self, rows: dict[str, Row]) -> bool:
+        token = self.purpose.token
+        return token in rows and self.after[token]["asleep"] != rows[token].was["asleep"]
+
     def _rests_on(self, rows: dict[str, Row]) -> set[str]:
         """Return the tokens whose rows a positive decision must touch.
 
-        A seat above the first stands on those below it, and one that comes over others on those: whoever
-        changes one of them at the same time must notice, or be noticed.
+        A seat above the first stands on those below it, one that comes over others on those, and a place in
+        the line on the runs in the way: whoever changes one of them at the same time must notice, or be
+        noticed.
         """
+        if self.purpose.verb == "asleep" and self._lies_down(rows):
+            return {token for token, row in rows.items() if row.was["seat"] == "R"}
         if not self._enters(rows):
             return set()
         own = self.purpose.token

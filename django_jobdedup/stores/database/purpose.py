@@ -7,7 +7,9 @@ from typing import Literal
 
 from django_jobdedup.stores.requests import Acquire
 
-Verb = Literal["acquire", "confirm", "withdraw", "claim", "finish", "handover", "reap", "remove", "inspect"]
+Verb = Literal[
+    "acquire", "confirm", "withdraw", "claim", "asleep", "finish", "handover", "reap", "remove", "inspect"
+]
 
 
 @dataclass(frozen=True, slots=True)

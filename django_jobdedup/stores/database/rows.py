@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from django_jobdedup.stores.inprocess.seat import Mark, Seat
+from django_jobdedup.stores.inprocess.seat import Mark, Seat, Sleeper
 
 #: Columns that are what a seat says, by the same names.
 SEAT: Final = (
@@ -20,7 +20,7 @@ MARK: Final = ("mark_until", "mark_n", "mark_final", "mark_by", "mark_nonce", "m
 #: Columns that the store derives.
 DERIVED: Final = (
     "name", "state", "reason", "counts", "wait_key", "run_key", "attention", "publish_at", "ended_at",
-    "place", "attempts", "seat",
+    "place", "attempts", "seat", "asleep",
 )  # fmt: skip
 #: What a verb reads of a row; ``kept`` says whether there is a call, which may be large.
 COLUMNS: Final = ("id", "version", "token", *DERIVED, *SEAT, *MARK)
@@ -34,12 +34,12 @@ FRESH: Final[Mapping[str, Any]] = {
     "seat": "", "nonce": "", "lease": 0, "until": 0, "due": 0, "first": 0, "since": 0, "ttl": 0, "over": "",
     "args": None, "merged": 0, "starts": 0, "refused": 0, "fence": 0, "by": "", "last": "",
     "mark_until": 0, "mark_n": -1, "mark_final": 0, "mark_by": "", "mark_nonce": "", "mark_number": None,
-    "relay": "", "copies": 0,
+    "relay": "", "copies": 0, "asleep": "",
 }  # fmt: skip
 #: What a row loses with its seat; the rest stays for people, and the fence for the next claim.
 UNSEATED: Final[Mapping[str, Any]] = {
     "seat": "", "wait_key": None, "run_key": None, "attention": None, "publish_at": None, "over": "",
-    "args": None,
+    "args": None, "asleep": "",
 }  # fmt: skip
 
 
@@ -65,6 +65,13 @@ class Row:
         values = {name: was[name] for name in SEAT if name not in ("over", "args")}
         over = tuple(json.loads(was["over"])) if was["over"] else ()
         return Seat(id=self.token, state=was["seat"], over=over, args=was["args"], kept=self.kept, **values)
+
+    def sleeper(self) -> Sleeper | None:
+        """Return its place in the line of its lock, without the call, which may be large."""
+        if not self.was["asleep"]:
+            return None
+        since, until, n, by = json.loads(self.was["asleep"])
+        return Sleeper(since, until, n, by=by)
 
     def mark(self) -> Mark | None:
         """Return its marker, whether its time has passed or not."""
@@ -95,6 +102,13 @@ def seat_columns(seat: Seat) -> Columns:
     columns["over"] = json.dumps(seat.over) if seat.over else ""
     columns["seat"] = seat.state
     return columns
+
+
+def asleep_column(sleeper: Sleeper | None) -> str:
+    """Return the column of a place in a line."""
+    if sleeper is None:
+        return ""
+    return json.dumps([sleeper.since, sleeper.until, sleeper.n, sleeper.by], separators=(",", ":"))
 
 
 def mark_columns(mark: Mark) -> Columns:

@@ -17,7 +17,7 @@ from django_jobdedup.outcomes import How
 from django_jobdedup.stores import results
 from django_jobdedup.stores.breaker import Breaker
 from django_jobdedup.stores.clock import milliseconds
-from django_jobdedup.stores.database import after_commit, bulk, deferring, leases, looking, outgoing
+from django_jobdedup.stores.database import after_commit, bulk, deferring, leases, looking, outgoing, waking
 from django_jobdedup.stores.database.line import Line, is_open
 from django_jobdedup.stores.database.location import check_connection, check_location
 from django_jobdedup.stores.database.purpose import Purpose
@@ -25,11 +25,11 @@ from django_jobdedup.stores.database.transactions import Mark
 from django_jobdedup.stores.database.verbs import Verbs
 from django_jobdedup.stores.database.view import listed
 from django_jobdedup.stores.durable import DurableStore, Fate, Found, Intent, State
-from django_jobdedup.stores.inprocess import running, upkeep, waiting
+from django_jobdedup.stores.inprocess import running, sleeping, upkeep, waiting
 from django_jobdedup.stores.leaving import at_end
 from django_jobdedup.stores.options import read_pauses
 from django_jobdedup.stores.record import Holder, Record, Ref
-from django_jobdedup.stores.requests import Acquire, Claim, Finish, Token, Withdraw
+from django_jobdedup.stores.requests import Acquire, Claim, Finish, Sleep, Token, Withdraw
 from django_jobdedup.stores.results import Unavailable
 
 
@@ -118,6 +118,11 @@ class DatabaseStore(DurableStore):
         purpose = Purpose("claim", request.id, name=request.name, gated=request.gate > 0)
         return self.verbs.take(request.ref, purpose, partial(running.claim, request=request))
 
+    def asleep(self, request: Sleep) -> results.SleepResult:
+        """Let a job that was put off stand in the line of its lock, if its row keeps its call."""
+        purpose = Purpose("asleep", request.id)
+        return self.verbs.take(request.ref, purpose, partial(sleeping.asleep, request=request))
+
     def renew(self, tokens: Sequence[Token]) -> list[results.Renewed | results.Lost | Unavailable]:
         """Move leases, past those whose rows are locked by an open transaction."""
         return leases.renew_all(self.line, tokens)
@@ -130,7 +135,8 @@ class DatabaseStore(DurableStore):
             "finish" if ends else "handover", request.token.id, name=request.name, reason=request.reason,
             call=request.unsent, renewed=request.unsent is not None,
         )  # fmt: skip
-        return self.verbs.take(request.token.ref, purpose, partial(running.finish, request=request))
+        answer = self.verbs.take(request.token.ref, purpose, partial(running.finish, request=request))
+        return waking.with_call(self.line, answer)
 
     # --- upkeep ---
 
@@ -146,7 +152,7 @@ class DatabaseStore(DurableStore):
             )
             if isinstance(answer, Unavailable):
                 return answer if not found else _joined(found)
-            found.append(answer)
+            found.append(waking.with_calls(self.line, answer))
         return _joined(found)
 
     def remove(self, ref: Ref, shown: Holder) -> results.Withdrawn | results.Gone | Unavailable:
@@ -265,6 +271,7 @@ def _joined(found: list[results.Reaped]) -> results.Reaped:
         tuple(lapse for reaped in found for lapse in reaped.lapses),
         tuple(overdue for reaped in found for overdue in reaped.overdue),
         tuple(doubt for reaped in found for doubt in reaped.doubtful),
+        tuple(waiter for reaped in found for waiter in reaped.waiters),
     )
 
 

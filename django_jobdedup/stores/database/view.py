@@ -37,6 +37,9 @@ class View:
             attention = min(row.was["attention"] for row in held)
             shelf.entries[self.ref.fingerprint] = Entry(self.ref, name, seats, attention)
         for row in self.rows.values():
+            sleeper = row.sleeper()
+            if sleeper is not None:
+                shelf.lines.setdefault(self.ref.fingerprint, {})[row.token] = sleeper
             mark = row.mark()
             if mark is not None:
                 shelf.marks[row.token] = mark

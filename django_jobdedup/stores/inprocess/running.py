@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django_jobdedup.outcomes import How
 from django_jobdedup.stores.clock import milliseconds
+from django_jobdedup.stores.inprocess import sleeping
 from django_jobdedup.stores.inprocess.seat import Entry, Mark, Seat
 from django_jobdedup.stores.inprocess.step import MINUTE, Step
 from django_jobdedup.stores.requests import Claim, Finish, Token
@@ -134,24 +135,29 @@ FINISHED = {Released: "released", Kept: "kept", HandedOver: "handed_over", NotMi
 def finish(step: Step, request: Finish) -> FinishAnswer:
     """Give a running seat back, and remember the ended id in the same step."""
     entry = step.entry(request.token.ref)
+    entry.name = entry.name or request.name
     own = entry.seat(request.token.id)
     before = _repeated(step, own, request)
     if before is not None:
-        return _told(step, entry, before)
+        return _told(before, _stored(step, entry) or sleeping.woken(step, entry, request.token.nonce))
     answer = _end(step, entry, own, request)
     if request.counted:
         step.count(request.name, FINISHED[type(answer)])
-    return _told(step, entry, answer)
-
-
-def _told(step: Step, entry: Entry, answer: FinishAnswer) -> FinishAnswer:
-    """Name the oldest job that could start now: its message sleeps, so its stored call is to be published."""
     if not isinstance(answer, Released | Kept):
         return answer
+    return _told(answer, _stored(step, entry) or sleeping.wake(step, entry, request.token.nonce))
+
+
+def _told(answer: FinishAnswer, waiter: Overdue | None) -> FinishAnswer:
+    """Name the oldest job that could start now: its message sleeps, so its stored call is to be published."""
+    return type(answer)(waiter) if waiter is not None and isinstance(answer, Released | Kept) else answer
+
+
+def _stored(step: Step, entry: Entry) -> Overdue | None:
     for seat in entry.seats:
         if seat.state == "W" and seat.args and seat.due <= step.now:
-            return type(answer)(Overdue(entry.ref, seat.id, step.ended(seat.id) + 1, seat.args, entry.name))
-    return answer
+            return Overdue(entry.ref, seat.id, step.ended(seat.id) + 1, seat.args, entry.name)
+    return None
 
 
 def _repeated(step: Step, own: Seat | None, request: Finish) -> FinishAnswer | None:
@@ -171,10 +177,10 @@ def _end(step: Step, entry: Entry, own: Seat | None, request: Finish) -> FinishA
     if step.sweep(entry, request.token.id):
         step.save(entry)
     if own is not None and mine:
+        sleeping.take_off(step, entry, own.id)
         answer = _give_back(step, entry, own, request)
         step.save(entry)
         return answer
-    entry.name = entry.name or request.name
     step.event("lock_lost", entry, Seat(request.token.id, "R", "", 0, 0), request.token.nonce)
     return NotMine()
 

@@ -130,6 +130,21 @@ class Mark:
         return Marker(n=self.n) if self.n >= 0 else None
 
 
+@dataclass(frozen=True, slots=True)
+class Sleeper:
+    """A place in the line of a lock, see ``sleeping.py``. ``since`` the first put-off, until ``until``.
+
+    ``by`` is the nonce of the release that has woken it, else empty. A durable store keeps ``call``
+    elsewhere.
+    """
+
+    since: int
+    until: int
+    n: int
+    call: bytes = b""
+    by: str = ""
+
+
 @dataclass(slots=True)
 class Entry:
     """A record: its seats in order of acceptance, when to look at it and when to forget it."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from django_jobdedup.stores.inprocess.seat import Entry, Mark, Seat
+from django_jobdedup.stores.inprocess.seat import Entry, Mark, Seat, Sleeper
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.results import Event, Lapsed
 
@@ -22,6 +22,8 @@ class Shelf:
 
     entries: dict[str, Entry] = field(default_factory=dict)
     marks: dict[str, Mark] = field(default_factory=dict)
+    #: Who sleeps, by fingerprint and id.
+    lines: dict[str, dict[str, Sleeper]] = field(default_factory=dict)
     counters: Counter[tuple[str, str]] = field(default_factory=Counter)
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=10_000))
     fence: int = 0
@@ -30,11 +32,17 @@ class Shelf:
 
     def forget(self, now: int) -> None:
         """Drop what has expired, when there is much: twice what was left the last time."""
-        if len(self.entries) + len(self.marks) < self.crowded:
+        if self._size() < self.crowded:
             return
         self.entries = {fp: entry for fp, entry in self.entries.items() if entry.expires > now}
         self.marks = {id: mark for id, mark in self.marks.items() if mark.deadline > now}
-        self.crowded = 2 * (len(self.entries) + len(self.marks)) + 1000
+        for fingerprint, line in list(self.lines.items()):
+            if all(sleeper.until <= now for sleeper in line.values()):
+                del self.lines[fingerprint]
+        self.crowded = 2 * self._size() + 1000
+
+    def _size(self) -> int:
+        return len(self.entries) + len(self.marks) + len(self.lines)
 
 
 @dataclass(slots=True)
@@ -63,6 +71,7 @@ class Step:
             self.shelf,
             entries=entries,
             marks=dict(self.shelf.marks),
+            lines={fingerprint: dict(line) for fingerprint, line in self.shelf.lines.items()},
             counters=self.shelf.counters.copy(),
             events=self.shelf.events.copy(),
         )

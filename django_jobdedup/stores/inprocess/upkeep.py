@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django_jobdedup.stores.clock import milliseconds
+from django_jobdedup.stores.inprocess import sleeping
 from django_jobdedup.stores.inprocess.seat import Entry, Mark, Seat
 from django_jobdedup.stores.inprocess.step import LAPSES, MINUTE, Step
 from django_jobdedup.stores.record import Holder, Marker, Record, Ref
@@ -14,18 +15,22 @@ def reap(step: Step, limit: int, pending: int) -> Reaped:
     lapses: list[Lapse] = []
     overdue: list[Overdue] = []
     doubtful: list[Doubt] = []
+    waiters: list[Overdue] = []
     for entry in _by_attention(step, 0)[:limit]:
         if entry.attention > step.now:
             break
         for seat in step.sweep(entry):
             lapses.append(Lapse(LAPSES[seat.state], entry.ref, seat.id, entry.name, seat.by))
+            if seat.state == "R":
+                sleeping.take_off(step, entry, seat.id)
+                waiters += filter(None, [sleeping.wake(step, entry, seat.nonce)])
         for seat in entry.seats:
             if _is_overdue(step, seat):
                 overdue.append(_overdue(step, entry, seat, pending))
             elif seat.doubtful(step.now):
                 doubtful.append(Doubt(entry.ref, entry.name, seat.holder()))
         step.save(entry)
-    return Reaped(tuple(lapses), tuple(overdue), tuple(doubtful))
+    return Reaped(tuple(lapses), tuple(overdue), tuple(doubtful), tuple(waiters))
 
 
 def _is_overdue(step: Step, seat: Seat) -> bool:

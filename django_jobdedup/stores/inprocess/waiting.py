@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from django_jobdedup.stored_call.parts import with_newest
 from django_jobdedup.stores.clock import milliseconds
+from django_jobdedup.stores.inprocess import sleeping
 from django_jobdedup.stores.inprocess.seat import Entry, Mark, Seat
 from django_jobdedup.stores.inprocess.step import Step, waiting
 from django_jobdedup.stores.record import Ref
@@ -203,6 +204,7 @@ def _close(
 def _take_back(
     step: Step, entry: Entry, own: Seat | None, mark: Mark | None, new: Mark, request: Withdraw
 ) -> Withdrawn:
+    sleeping.take_off(step, entry, request.id)
     if own is not None:
         entry.seats.remove(own)
         if own.refused + own.merged:

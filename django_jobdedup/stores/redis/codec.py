@@ -9,7 +9,7 @@ from django_jobdedup.stores import results
 from django_jobdedup.stores.clock import milliseconds
 from django_jobdedup.stores.record import Holder, Marker, Record, Ref, State
 from django_jobdedup.stores.redis.scripts import Word
-from django_jobdedup.stores.requests import Acquire, Claim, Finish
+from django_jobdedup.stores.requests import Acquire, Claim, Finish, Sleep
 
 FINAL: Final = -1
 SUPERSEDED: Final = -3
@@ -89,6 +89,17 @@ def claim_result(answer: bytes) -> results.ClaimResult:
     return results.Done()
 
 
+def asleep_words(request: Sleep) -> tuple[Word, ...]:
+    """Return the arguments of ``asleep.lua``."""
+    words = f"{request.n} {request.gate} {milliseconds(request.life)} {request.woken:d}"
+    return (words,) if request.call is None else (words, request.call)
+
+
+def asleep_result(answer: bytes) -> results.Asleep | results.Open:
+    """Read the answer of ``asleep.lua``."""
+    return results.Open() if answer == b"O" else results.Asleep()
+
+
 def finish_words(request: Finish) -> tuple[Word, ...]:
     """Return the arguments of ``finish.lua``."""
     life = milliseconds(request.marker_ttl)
@@ -135,6 +146,10 @@ def reaped(shard: int, rows: list[list[Any]]) -> results.Reaped:
             for fp, id, n, args, name in rows[1]
         ),
         tuple(results.Doubt(Ref(shard, text(fp)), text(name), holder(row)) for fp, name, row in rows[2]),
+        tuple(
+            results.Overdue(Ref(shard, text(fp)), text(id), n, args, text(name))
+            for fp, id, n, args, name in rows[3]
+        ),
     )
 
 

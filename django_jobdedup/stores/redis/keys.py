@@ -4,7 +4,8 @@
 
     {jd:07}:1:lock:<fingerprint>   one record                     {jd:07}:1:index      when to look at which
     {jd:07}:1:mark:<task id>       trace of an ended id           {jd:07}:1:fence      last fence
-    jd:1:worker:<queue>            presence of a worker           {jd:07}:1:counters   {jd:07}:1:events
+    {jd:07}:1:asleep:<fingerprint> the line of a lock             {jd:07}:1:counters   {jd:07}:1:events
+    {jd:07}:1:calls:<fingerprint>  what those in it would run     jd:1:worker:<queue>  presence of a worker
 
 The braces are the hash tag: whatever one script touches lies in one slot.
 """
@@ -22,7 +23,7 @@ MOST_SHARDS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ShardKeys:
-    """The keys of one shard; ``lock`` and ``mark`` are beginnings."""
+    """The keys of one shard; the last four are beginnings."""
 
     index: str
     events: str
@@ -30,6 +31,8 @@ class ShardKeys:
     fence: str
     lock: str
     mark: str
+    asleep: str
+    calls: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,4 +51,5 @@ def keys_of(namespace: str) -> Keys:
 
 def _shard(namespace: str, number: int) -> ShardKeys:
     start = f"{{{namespace}:{number:02}}}:{FORMAT}:"
-    return ShardKeys(*(start + name for name in ("index", "events", "counters", "fence", "lock:", "mark:")))
+    names = ("index", "events", "counters", "fence", "lock:", "mark:", "asleep:", "calls:")
+    return ShardKeys(*(start + name for name in names))

@@ -16,6 +16,8 @@ DIRECTORY: Final = Path(__file__).parent / "lua"
 VERBS: Final = tuple(sorted(path.stem for path in DIRECTORY.glob("[!_]*.lua")))
 #: Verbs whose plain cases are decided before most functions exist.
 PLAIN: Final = ("acquire",)
+#: Verbs that look at the line of a lock.
+LINES: Final = ("asleep", "finish", "reap", "withdraw")
 #: Microseconds since the epoch, by the server's clock.
 SERVER_CLOCK: Final = "local t = redis.call('TIME')\n  return t[1] * 1000000 + t[2]"
 
@@ -44,8 +46,10 @@ class Scripts:
 
         prelude = text("_prelude").replace("@GRACE@", str(round(grace * 1000))).replace("@CLOCK@", clock)
         plain = {verb: text(f"_plain_{verb}") if verb in PLAIN else "" for verb in VERBS}
+        line = {verb: text("_line") if verb in LINES else "" for verb in VERBS}
         self.text: dict[str, str] = {
-            verb: fold(f"{prelude.replace('@PLAIN@', plain[verb])}\n{text(verb)}") for verb in VERBS
+            verb: fold(f"{prelude.replace('@PLAIN@', plain[verb])}\n{line[verb]}\n{text(verb)}")
+            for verb in VERBS
         }
         self.sha: dict[str, str] = {verb: _sha(source) for verb, source in self.text.items()}
 

@@ -19,7 +19,7 @@ from django_jobdedup.stores.redis.eviction import eviction_of
 from django_jobdedup.stores.redis.keys import keys_of
 from django_jobdedup.stores.redis.line import Line, batches
 from django_jobdedup.stores.redis.scripts import Call, Scripts, Word
-from django_jobdedup.stores.requests import Acquire, Claim, Finish, Token, Withdraw
+from django_jobdedup.stores.requests import Acquire, Claim, Finish, Sleep, Token, Withdraw
 from django_jobdedup.stores.results import Unavailable
 
 
@@ -101,6 +101,11 @@ class RedisStore(Store):
             *codec.claim_words(request),
         )
         return answer if isinstance(answer, Unavailable) else codec.claim_result(answer)
+
+    def asleep(self, request: Sleep) -> results.SleepResult:
+        """Let a job that was put off stand in the line of its lock."""
+        answer = self._one("asleep", request.ref, request.id, codec.asleep_words(request))
+        return answer if isinstance(answer, Unavailable) else codec.asleep_result(answer)
 
     def renew(self, tokens: Sequence[Token]) -> list[results.Renewed | results.Lost | Unavailable]:
         """Move the leases of running deliveries, in one round trip."""

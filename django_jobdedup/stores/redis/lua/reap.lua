@@ -2,11 +2,19 @@
 -- KEYS: index, events, counters. ARGV: limit, pending.
 
 local pending = tonumber(ARGV[2])
-local lapses, overdue, doubtful = {}, {}, {}
+local lapses, overdue, doubtful, waiters = {}, {}, {}, {}
 
 local function look(record)
   for _, holder in ipairs(sweep(record) or {}) do
     table.insert(lapses, { LAPSES[holder[STATE]], record.fingerprint, holder[ID], record.name, holder[BY] })
+    if holder[STATE] == 'R' then
+      local line = line_of(record)
+      line.take_off(holder[ID])
+      local id, entry = line.wake(holder[NONCE])
+      if id then
+        table.insert(waiters, { record.fingerprint, id, entry[N], entry[CALL], record.name })
+      end
+    end
   end
   for _, holder in ipairs(record.holders) do
     if intent(holder) and holder[UNTIL] <= now then
@@ -30,4 +38,4 @@ for _, fingerprint in ipairs(call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 
     call('ZREM', index, fingerprint)
   end
 end
-return { lapses, overdue, doubtful }
+return { lapses, overdue, doubtful, waiters }

@@ -17,6 +17,7 @@ end
 
 local function remove(kind)
   local refused = holder and holder[REFUSED] or 0
+  line_of(record).take_off(id)
   if holder then
     table.remove(record.holders, place)
     if refused + holder[MERGED] > 0 then
