@@ -179,7 +179,8 @@ class Header:
     seconds. ``life``: a caller who gives a task id may give it again (a chain
     that is applied twice does); it tells the two jobs apart. ``follow``: the token of the job whose outcome
     this one takes; ``mark``: of the one for which it does nothing. ``gone_at``: since when there is no
-    outcome to take although that job has ended (the worker's clock, epoch seconds, 0 not so).
+    outcome to take although that job has ended (the worker's clock, epoch seconds, 0 not so). ``woken``:
+    a release has published this message, and the one that it was put off with still sleeps.
     """
 
     id: str
@@ -194,6 +195,7 @@ class Header:
     follow: str = ""
     mark: str = ""
     gone_at: float = 0.0
+    woken: bool = False
 
     @property
     def token(self) -> str:
@@ -220,8 +222,8 @@ class Header:
         )  # fmt: skip
 
     def on_its_own(self) -> Header:
-        """Return the header of a job that neither follows nor stands aside any more."""
-        return replace(self, put_offs=0, follow="", mark="", gone_at=0.0)
+        """Return the header of a message that is the job's only one, and neither follows nor stands aside."""
+        return replace(self, put_offs=0, follow="", mark="", gone_at=0.0, woken=False)
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON form that every message serializer carries."""
@@ -231,7 +233,7 @@ class Header:
             wire["k"] = [[fingerprint, encode_knobs(knobs)] for fingerprint, knobs in self.locks]
         rest = {
             "n": self.n, "at": self.at, "p": self.put_offs, "by": self.refused_by, "u": self.life,
-            "c": self.copies,
+            "c": self.copies, "w": int(self.woken),
         }  # fmt: skip
         if self.follow or self.mark:
             rest |= {"follow": self.follow, "mark": self.mark, "gone": self.gone_at}
@@ -261,6 +263,7 @@ class Header:
                 follow=_text(wire.get("follow", "")),
                 mark=_text(wire.get("mark", "")),
                 gone_at=_instant(wire.get("gone", 0.0)),
+                woken=bool(_whole(wire.get("w", 0), 2)),
             )
         except (OverflowError, TypeError, ValueError):
             return None

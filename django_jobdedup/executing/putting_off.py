@@ -34,7 +34,18 @@ DOWN: Final = (OperationalError, OSError)
 
 
 def put_off(task: Any, execution: Execution, stop: NotStarted) -> Never:
-    """Publish this delivery again under its id and end it. Raises Ignore."""
+    """Publish this delivery again under its id and end it. Raises Ignore.
+
+    Where another message of it sleeps already, this one is not published.
+    """
+    if stop.asleep:
+        logger.info(
+            "%s[%s] was woken too soon, and sleeps on",
+            execution.task,
+            execution.id,
+            extra={"action": "sleeps_on", "task": execution.task, "task_id": execution.id},
+        )
+        raise Ignore("its other message sleeps")
     request = task.request
     count = execution.header.put_offs + (1 if stop.strategy else 0)
     header = replace(execution.header, put_offs=count)

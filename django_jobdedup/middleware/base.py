@@ -65,7 +65,13 @@ class NotStarted(Exception):  # noqa: N818 - control flow, not an error
     """
 
     def __init__(
-        self, start: Start, by: str = "", after: float = 0.0, strategy: bool = False, reason: str = ""
+        self,
+        start: Start,
+        by: str = "",
+        after: float = 0.0,
+        strategy: bool = False,
+        reason: str = "",
+        asleep: bool = False,
     ) -> None:
         super().__init__(start.value)
         self.start = start
@@ -75,6 +81,8 @@ class NotStarted(Exception):  # noqa: N818 - control flow, not an error
         self.strategy = strategy
         #: Why it is dead.
         self.reason = reason
+        #: Another message of it sleeps, so that this one just ends when it is put off.
+        self.asleep = asleep
 
 
 class Middleware:

@@ -9,16 +9,15 @@ import hashlib
 import logging
 import time
 from dataclasses import replace
-from typing import Any
 
 from django.db import router, transaction
 
 from django_jobdedup import signals
 from django_jobdedup.call import Call, Execution
 from django_jobdedup.exceptions import StoredCallError
-from django_jobdedup.header import HEADER, Header, task_id_of
+from django_jobdedup.header import Header, task_id_of
 from django_jobdedup.middleware.addressing import ref_of
-from django_jobdedup.middleware.as_sent import ADDED, as_sent
+from django_jobdedup.middleware.delivered import delivered
 from django_jobdedup.middleware.keeping import accepted_by, app_of, durable, stored
 from django_jobdedup.stored_call.codec import decode
 from django_jobdedup.stores.handler import stores
@@ -87,18 +86,11 @@ def bury_execution(execution: Execution, reason: str) -> bool:
 
 
 def _call_of(execution: Execution) -> Call:
-    """The call that would publish this message again, without what a delivery has added."""
+    """The call that would publish this message again, with the newest arguments."""
     newest = _stored(execution)
     if newest is not None and newest.id == execution.id:
         return newest
-    task: Any = execution.task_object
-    signature = task.signature_from_request(task.request, retries=0, countdown=None)
-    options = {name: value for name, value in signature.options.items() if value is not None}
-    given = task.request.headers or {}
-    headers = {name: value for name, value in given.items() if name not in (HEADER, *ADDED)}
-    options |= {"headers": headers, **as_sent(task.request)}
-    args, kwargs = tuple(signature.args or ()), dict(signature.kwargs or {})
-    call = Call(execution.task, execution.id, args, kwargs, options, task_object=task)
+    call = delivered(execution, retries=0)
     return call if newest is None else replace(call, args=newest.args, kwargs=newest.kwargs)
 
 

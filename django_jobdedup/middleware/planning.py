@@ -106,15 +106,16 @@ def request_for(call: Call, header: Header, *, again: bool = False, received: bo
     )
 
 
-def header_of_copy(header: Header, token: str, n: int, ahead: float = 0.0) -> Header:
+def header_of_copy(header: Header, token: str, n: int, ahead: float = 0.0, *, woken: bool = False) -> Header:
     """Return the header of one more message for the waiting job with this token.
 
     Its first message may still come, ``ahead`` seconds from now or in the queue: the end is remembered for
     as long. No store is asked, so this clock tells the age.
     """
     return replace(
-        header, id=task_id_of(token), life=life_of(token), n=n, at=time.time(), put_offs=0, copies=ahead
-    )
+        header, id=task_id_of(token), life=life_of(token), n=n, at=time.time(), put_offs=0, copies=ahead,
+        woken=woken,
+    )  # fmt: skip
 
 
 def with_header(call: Call, header: Header, *, reserved: bool = False) -> Call:

@@ -118,12 +118,13 @@ def marker_life(execution: Execution, claimed: Claimed | None) -> float:
     """Return how long the ended id must be remembered, seconds (PROTOCOL, rule 7).
 
     Long where the broker may hold a copy: late ack, a redelivered message, one that waited for more than
-    half of the visibility timeout, or one of several that were published for merged calls.
+    half of the visibility timeout, or was published several times.
     """
     header, at = execution.header, execution.header.at
     waited = claimed.at - at if claimed is not None and at else 0.0
     copies = execution.late_for or execution.redelivered or execution.far
-    copies = copies or header.knobs.on_waiting == "merge"  # of which one more may have been published
+    # One more message may have been published: for merged calls, or to wake it while another sleeps.
+    copies = copies or header.knobs.on_waiting == "merge" or header.put_offs or header.woken
     # A negative wait tells of a clock that is ahead: as far as it is, the message may have waited as well.
     if copies or abs(waited) > execution.visibility / 2:
         return header.copies + copies_live(header.knobs, execution.visibility)

@@ -16,6 +16,7 @@ from django_jobdedup.middleware.conflicting import decision_at_start
 from django_jobdedup.middleware.holding import hold
 from django_jobdedup.middleware.observing import log_start, runs_anyway
 from django_jobdedup.middleware.releasing import copies_live
+from django_jobdedup.middleware.sleeping import is_shut, lie_down
 from django_jobdedup.outcomes import Block, Dead, Decision, PutOff, Start, Suppress
 from django_jobdedup.stores.base import Store
 from django_jobdedup.stores.handler import stores
@@ -50,13 +51,28 @@ def claim(execution: Execution) -> Claimed | None:
     answer = store.claim(request)
     if not isinstance(answer, Claimed | Unavailable) and runs_anyway(header, answer):
         return _observed(execution, store, request, answer)
-    if isinstance(answer, Busy) and not answer.own:
-        decision = decision_at_start(execution, answer)
-        if isinstance(decision, Block):
-            answer, decision = hold(store, request, execution, decision.seconds, answer), decision.then
-        if isinstance(answer, Busy) and not answer.own:
-            _closed_gate(execution, answer, decision)
+    if isinstance(answer, Busy) and is_shut(answer):
+        answer = _contend(store, request, execution, answer)
     return _answered(execution, answer)
+
+
+def _contend(store: Store, request: Claim, execution: Execution, busy: Busy) -> ClaimResult:
+    """Let the strategy decide; the answer of a claim that came through after all. Raises NotStarted."""
+    answer: ClaimResult = busy
+    if execution.header.woken:
+        # The strategy has its say over the message that sleeps: a wake is no conflict more.
+        answer = lie_down(store, request, execution, answer)
+        if isinstance(answer, Busy) and is_shut(answer):
+            raise NotStarted(Start.PUT_OFF, task_id_of(answer.by), answer.retry_in, asleep=True)
+        return answer
+    decision = decision_at_start(execution, busy)
+    if isinstance(decision, Block):
+        answer, decision = hold(store, request, execution, decision.seconds, busy), decision.then
+    if isinstance(decision, PutOff) and is_shut(answer):
+        answer = lie_down(store, request, execution, answer)
+    if isinstance(answer, Busy) and is_shut(answer):
+        _closed_gate(execution, answer, decision)
+    return answer
 
 
 def _observed(execution: Execution, store: Store, request: Claim, answer: ClaimResult) -> Claimed | None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from django_jobdedup.conf import conf
 from django_jobdedup.header import task_id_of
+from django_jobdedup.middleware.waking import wake
 from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, reachable
 from django_jobdedup.recovery.freeing import free
 from django_jobdedup.recovery.lost_runs import readers
@@ -60,6 +61,8 @@ def _sweep(store: Store, shard: int, stop: Stop, tally: Tally, doubtful: list[tu
         # While the app is off no worker claims: it would be published again and again.
         if reaped.overdue and conf.MODE != "off":
             tally += publish_overdue(store, reaped.overdue)
+        for waiter in reaped.waiters:
+            wake(waiter)
         doubtful.extend((store, doubt) for doubt in reaped.doubtful)
         if not (reaped.lapses or reaped.overdue or reaped.doubtful) or stop():
             return True

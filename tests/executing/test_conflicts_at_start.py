@@ -108,12 +108,12 @@ def test_the_delay_of_a_put_off_doubles(outcome: Outcome, stage: Stage) -> None:
     id = outcome(put_off_again_and_again)["id"]
     ignored = _times(stage.worker.log, rf"\[{id}\] ignored")
     received = _times(stage.worker.log, rf"\[{id}\] received")
-    assert len(ignored) == 4
-    # Celery receives a put-off message at once and starts it at its eta, where it is ignored again.
-    pauses = [after - before for before, after in itertools.pairwise(ignored)]
+    # Celery receives a put-off message at once and starts it at its eta, where it is ignored again. The last
+    # one may still sleep: the end of the other run has woken the job by a second message.
+    pauses = [after - before for before, after in itertools.pairwise(ignored[:4])]
     for pause, planned in zip(pauses, (0.5, 1.0, 2.0), strict=True):
         assert planned * 0.8 - 0.1 < pause < planned * 1.2 + 0.7
-    assert len(received) == 5
+    assert len(received) == 6
 
 
 def test_put_offs_leave_the_retries_alone(outcome: Outcome) -> None:
