@@ -10,7 +10,7 @@ import logging
 import time
 from dataclasses import replace
 
-from django.db import router, transaction
+from django.db import IntegrityError, router, transaction
 
 from django_jobdedup import signals
 from django_jobdedup.call import Call, Execution
@@ -65,10 +65,16 @@ def _write(header: Header, body: bytes | None, reason: str, by: str, *, using: s
         "created_at": now,
         "ended_at": now,
     }
-    with transaction.atomic(using=using):  # a failure here must not break a transaction of the caller
-        JobIntent.objects.using(using).get_or_create(
-            fingerprint=header.fingerprint, key=_digest(header.token), defaults=row
-        )
+    rows = JobIntent.objects.using(using)
+    place = {"fingerprint": header.fingerprint, "key": _digest(header.token)}
+    try:
+        # A failure here must not break a transaction of the caller. Nothing is read before the insert: SQLite
+        # does not wait for another writer in a transaction that has read before it writes.
+        with transaction.atomic(using=using):
+            rows.create(**place, **row)
+    except IntegrityError:
+        if not rows.filter(**place).exists():
+            raise
 
 
 def _digest(text: str) -> str:
