@@ -128,7 +128,8 @@ class Withdraw:
     ``waiting`` True: the message was revoked, has expired or is skipped at its start; an own ``P``
     or ``W`` is given back, and the id is closed with a final marker that lives ``marker_ttl``
     seconds, unless its marker says that attempt ``n`` has ended before. ``reason`` as in ``Finish``.
-    ``by`` is the token of the holder for which a start is skipped; a durable store notes it in the row.
+    ``by`` is the token of the holder for which a start is skipped: the id is superseded by it then, so that
+    a later copy says so instead of ending without a word.
     """
 
     ref: Ref

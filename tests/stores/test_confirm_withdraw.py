@@ -233,6 +233,18 @@ def test_a_revoked_copy_of_a_superseded_message_touches_nothing(bench: Bench) ->
     assert bench.marker("a") == Marker(superseded_by="b")
 
 
+def test_a_later_copy_of_a_skipped_start_says_who_covers_it(bench: Bench) -> None:
+    bench.wait("a")
+    bench.acquire("c")
+    assert bench.withdraw("a", waiting=True, by="b", marker_ttl=50) == Withdrawn(1)
+    assert bench.withdraw("a", waiting=True, by="b", marker_ttl=50) == Withdrawn(1)
+    assert bench.states() == {}
+    assert bench.marker("a") == Marker(superseded_by="b")
+    assert bench.claim("a") == Superseded("b")
+    bench.advance(49)
+    assert bench.claim("a") == Superseded("b")
+
+
 def test_a_revoked_copy_of_a_job_that_has_ended_for_good_touches_nothing(bench: Bench) -> None:
     bench.run("a")
     bench.finish("a")

@@ -194,11 +194,17 @@ def _close(
 ) -> Withdrawn | Gone:
     if mark is not None and mark.final and not mark.nonce and mark.number is not None and own is None:
         return Withdrawn(mark.number)
+    if mark is not None and mark.by and mark.by == request.by and mark.number is not None and own is None:
+        return Withdrawn(mark.number)
     if mark is not None and (mark.by or mark.final or mark.n >= request.n >= 0):
         return Gone()
     if own is not None and not own.waits:
         return Gone()
-    return _take_back(step, entry, own, mark, Mark(0, final=True, number=own.refused if own else 0), request)
+    # A later copy of a start that was skipped says who covers it: nobody else would speak for its id.
+    number = own.refused if own else 0
+    return _take_back(
+        step, entry, own, mark, Mark(0, final=not request.by, by=request.by, number=number), request
+    )
 
 
 def _take_back(
@@ -210,7 +216,7 @@ def _take_back(
         if own.refused + own.merged:
             step.event("withdrawn", entry, own, str(own.refused + own.merged))
     step.save(entry)
-    if new.final or mark is None or mark.n < 0:
+    if new.final or new.by or mark is None or mark.n < 0:
         # The marker keeps the answer for a caller whose reply was lost.
         deadline = max(step.now + milliseconds(request.marker_ttl), mark.deadline if mark else 0)
         step.shelf.marks[request.id] = replace(new, deadline=deadline)

@@ -82,7 +82,7 @@ class RedisStore(Store):
 
     def withdraw(self, request: Withdraw) -> results.Withdrawn | results.Owed | results.Gone | Unavailable:
         """Give a waiting seat back."""
-        words = (request.n, int(request.waiting), milliseconds(request.marker_ttl))
+        words = (request.n, int(request.waiting), milliseconds(request.marker_ttl), request.by)
         answer = self._one("withdraw", request.ref, request.id, words)
         return answer if isinstance(answer, Unavailable) else codec.withdraw_result(answer)
 

@@ -1,8 +1,9 @@
 -- Give a waiting seat back.
--- KEYS: index, events, counters, lock, marker. ARGV: n, waiting (0 or 1), marker_ttl.
+-- KEYS: index, events, counters, lock, marker. ARGV: n, waiting (0 or 1), marker_ttl, by (of a skipped start).
 -- Answers: W refused | O | G.
 
 local id, n, waiting, marker_ttl = tail(KEYS[5]), tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3])
+local by = ARGV[4]
 local record = load(KEYS[4])
 local marker = marker_of(call('GET', KEYS[5]))
 local swept = sweep(record, id)
@@ -25,9 +26,9 @@ local function remove(kind)
     end
   end
   save(record)
-  if kind == FINAL or ended(marker) < 0 then
+  if kind ~= WITHDRAWN or ended(marker) < 0 then
     -- The marker keeps the answer for a caller whose reply was lost.
-    write_marker(KEYS[5], { max(now + marker_ttl, marker and marker[1] or 0), kind, '', refused })
+    write_marker(KEYS[5], { max(now + marker_ttl, marker and marker[1] or 0), kind, by, refused })
   end
   return say('W', refused)
 end
@@ -35,12 +36,14 @@ end
 if waiting then
   if is_final(marker) and marker[3] == '' and marker[4] and not holder then
     return leave(say('W', marker[4]))
+  elseif by ~= '' and is_superseded(marker) and marker[3] == by and marker[4] and not holder then
+    return leave(say('W', marker[4]))
   elseif marker and (marker[2] == SUPERSEDED or marker[2] == FINAL or marker[2] >= n) then
     return leave('G')
   elseif holder and not waits(holder) then
     return leave('G')
   end
-  return remove(FINAL)
+  return remove(by ~= '' and SUPERSEDED or FINAL)
 end
 
 if not holder and marker and marker[2] == WITHDRAWN then
