@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,18 +15,17 @@ import redis
 from django_jobdedup.models import JobIntent
 from django_jobdedup.recovery.relay import back_off
 from testproject.celery import app
-from testproject.embedded_redis import die_with_parent
 from tests.conftest import StartWorker
 from tests.dispatching.durable.conftest import Base
 from tests.jobs import tasks
 from tests.rig.engines import Engine
 from tests.rig.environment import Environment
+from tests.rig.forking import Zygote
 from tests.rig.journal import Journal
-from tests.rig.process import ROOT
 from tests.rig.waiting import wait_for
 
+from .killed import POINTS
 from .outage import REFUSED, broker_at
-from .zygote import POINTS
 
 TIMES = {"postgresql": 50, "sqlite_wal": 50, "mariadb": 15, "sqlite": 10}
 """How often at each point: the relay is the same everywhere, and some engines take longer for a commit."""
@@ -37,49 +34,24 @@ TIMES = {"postgresql": 50, "sqlite_wal": 50, "mariadb": 15, "sqlite": 10}
 class Relays:
     """Forks relays that are killed at a point."""
 
-    def __init__(self, environment: Environment, folder: Path) -> None:
-        self._log = folder / "zygote.log"
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.recovery.zygote"],
-                cwd=ROOT,
-                env=environment.for_process(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                preexec_fn=die_with_parent(),  # noqa: PLW1509 - one C call
-            )
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.communicate()
+    def __init__(self, zygote: Zygote) -> None:
+        self._zygote = zygote
 
     def killed_at(self, point: str) -> None:
         """Have a relay killed at a point; raises AssertionError if it did not come by."""
-        assert self._run(point) == -signal.SIGKILL, f"{point}: {self._log.read_text()}"
+        assert self._zygote.order("relay", point=point) == -signal.SIGKILL, f"{point}: {self._zygote.log}"
 
     def unharmed(self) -> None:
         """Have a relay do all there is to do."""
-        assert self._run("") == 0, self._log.read_text()
-
-    def _run(self, point: str) -> int:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{point}\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline() or "99")
+        assert self._zygote.order("relay", point="") == 0, self._zygote.log
 
 
 @contextmanager
 def world_of(base: Base, folder: Path) -> Iterator[Relays]:
     """Give relays in the world of a test."""
-    relays = Relays(base.world.having(settings=base.engine.settings_as_default), folder)
-    try:
-        yield relays
-    finally:
-        relays.close()
+    world = base.world.having(settings=base.engine.settings_as_default)
+    with Zygote(world, folder, "tests.recovery.killed") as zygote:
+        yield Relays(zygote)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ class Run:
 
     ``attempt`` counts the starts of this task id, from 1; ``retries`` is Celery's own counter. ``ended`` is
     None for a body that was cut off; ``seen`` is its last sign of life. ``how`` is "returned" or the name
-    of the exception that left the body, None without an end.
+    of the exception that left the body, None without an end. ``note`` is what the body has said of itself.
     """
 
     number: int
@@ -47,6 +47,7 @@ class Run:
     seen: float
     ended: float | None
     how: str | None
+    note: Any = None
 
     def overlaps(self, other: Run) -> bool:
         """Whether both bodies were alive at one moment; a cut-off one counts until its last sign of life."""
@@ -72,18 +73,24 @@ class Journal:
         """Give the runs in order of their start: all, or those of one key or one task id."""
         found: dict[int, dict[str, Any]] = {}
         for event in self.events():
-            number, what, at = event["number"], event.pop("event"), event.pop("at")
-            if what == "start":
-                found[number] = {**event, "started": at, "seen": at, "ended": None, "how": None}
-            elif what == "tick":
-                found[number]["seen"] = at
-            else:
-                found[number].update(seen=at, ended=at, how=event["how"])
+            self.note(event, found)
         return [
             run
             for run in (Run(**values) for values in found.values())
             if (key is None or run.key == key) and (task_id is None or run.id == task_id)
         ]
+
+    @staticmethod
+    def note(event: dict[str, Any], runs: dict[int, dict[str, Any]]) -> None:
+        """Enter one event into the fields of *runs*, by number."""
+        number, at = event["number"], event["at"]
+        if event["event"] == "start":
+            fields = {name: value for name, value in event.items() if name not in ("event", "at")}
+            runs[number] = {**fields, "started": at, "seen": at, "ended": None, "how": None}
+        elif event["event"] == "tick":
+            runs[number]["seen"] = at
+        else:
+            runs[number].update(seen=at, ended=at, how=event["how"])
 
     def ended(self, key: str | None = None) -> list[Run]:
         """Give the runs that came to an end of their own."""
@@ -115,12 +122,12 @@ class Journal:
 class Recording:
     """The pen of one running body; ``attempt`` counts the starts of its task id, from 1."""
 
-    def __init__(self, request: Any, key: str) -> None:
+    def __init__(self, request: Any, key: str, note: Any = None) -> None:
         self._client = writer(settings.JOURNAL_URL, os.getpid())
         self._list = f"{settings.TEST_NAMESPACE}:journal"
         self._number = int(self._client.incr(f"{self._list}:numbers"))
         self.attempt = int(self._client.hincrby(f"{self._list}:attempts", request.id, 1))
-        self._start(request, key)
+        self._start(request, key, note)
 
     def work(self, seconds: float) -> None:
         """Take *seconds*, with a sign of life every ``TICK``."""
@@ -134,7 +141,7 @@ class Recording:
         line = {"event": event, "number": self._number, "at": time.monotonic(), **values}
         self._client.rpush(self._list, json.dumps(line))
 
-    def _start(self, request: Any, key: str) -> None:
+    def _start(self, request: Any, key: str, note: Any) -> None:
         self.write(
             "start",
             task=request.task,
@@ -144,13 +151,14 @@ class Recording:
             attempt=self.attempt,
             retries=request.retries,
             redelivered=bool((request.delivery_info or {}).get("redelivered")),
+            note=note,
         )
 
 
 @contextlib.contextmanager
-def recorded(request: Any, key: str) -> Iterator[Recording]:
+def recorded(request: Any, key: str, note: Any = None) -> Iterator[Recording]:
     """Write the start and the end of the body of *request*, the ``self.request`` of a bound task."""
-    recording = Recording(request, key)
+    recording = Recording(request, key, note)
     try:
         yield recording
     except BaseException as error:

@@ -15,8 +15,8 @@ from typing import Final
 import psutil
 import redis
 
-from tests.executing.endings.forked import Forked, Zygote
 from tests.rig.environment import Environment
+from tests.rig.forking import Forked, Zygote
 from tests.rig.waiting import wait_for
 from tests.rig.worker import Worker
 

@@ -14,7 +14,7 @@ from django_jobdedup.header import task_id_of
 from django_jobdedup.recovery.duty import Tally
 from django_jobdedup.stores.handler import stores
 from testproject.celery import app
-from tests.executing.endings.forked import Zygote
+from tests.rig.forking import Zygote
 from tests.rig.process import alive
 from tests.rig.redelivery import restore_lapsed
 
@@ -72,7 +72,7 @@ def play(stage: Scene, folder: Path, seed: int, calls: int, seconds: float) -> P
     """Make so many calls in so many seconds at least, while workers die, and wait until all is drained."""
     print(f"\nseed {seed}")
     chosen, begun = random.Random(seed), time.monotonic()
-    with Zygote(stage.environment, folder, "tests.soak.zygote") as zygote:
+    with Zygote(stage.environment, folder, "tests.soak.orders") as zygote:
         zygote.order(do="maintain", words=[], log=str(folder / "maintain.log"))
         with Fleet(stage.environment, zygote, folder, chosen) as fleet:
             files = list(_callers(zygote, folder, seed, calls, seconds))

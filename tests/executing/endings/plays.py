@@ -13,11 +13,11 @@ from celery.result import AsyncResult
 
 from testproject.celery import app
 from tests.rig.environment import Environment
+from tests.rig.forking import Forked
 from tests.rig.journal import Run
 from tests.rig.worker import Worker
 
 from . import jobs
-from .forked import Forked
 from .waits import Story, pause, until
 
 ETA = 2.0

@@ -16,6 +16,7 @@ from celery.result import AsyncResult
 from django_jobdedup.header import task_id_of
 from testproject.celery import app
 from tests.rig.environment import Environment, new_namespace
+from tests.rig.forking import Forked, Zygote
 from tests.rig.journal import Journal, Run
 from tests.rig.redelivery import FAST_REDELIVERY
 from tests.rig.worker import Worker
@@ -23,7 +24,6 @@ from tests.rig.worker import Worker
 from ..conftest import new_key, swept
 from ..remains import LockKeys
 from . import jobs
-from .forked import Forked, Zygote
 from .plays import Scene, unknown, unknown_again
 from .rows import GEVENT, POOLS, Cell
 from .seen import Seen
@@ -193,7 +193,7 @@ def troupe(url: str, folder: Path) -> Iterator[Troupe]:
 
         def start(queue: str, pool: str, concurrency: int, options: Mapping[str, Any]) -> Worker | Forked:
             if pool != GEVENT:
-                return zygote.fork(queue, pool, concurrency, options)
+                return zygote.work(queue, pool=pool, concurrency=concurrency, options=options)
             world = environment.having(celery=options)
             return stack.enter_context(
                 Worker(world, folder, pool=pool, queues=[queue], concurrency=concurrency)

@@ -1,24 +1,16 @@
-"""A process that has everything imported and forks relays on demand, to be killed at a point.
-
-``python -m tests.recovery.zygote`` reads one point a line from standard input, forks a relay that dies by
-SIGKILL when it comes by that point for the first time, and answers with its exit status. An empty line asks
-for a relay that lives. It opens no connection itself, so none is shared.
-"""
+"""Relays that are killed at a point; orders for ``tests.rig.zygote``."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import signal
-import sys
-import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
 from kombu.transport.redis import Channel
 
-from testproject.celery import app
+from tests.rig.zygote import Orders, status_of
 
 POINTS: Final = (
     "after due",
@@ -32,29 +24,9 @@ POINTS: Final = (
 """Before and after each step that anybody else can see: the stamp, the seat, the message, the confirm."""
 
 
-def main() -> None:
-    """Serve until standard input ends."""
-    app.loader.import_default_modules()
-    app.finalize()
-    with contextlib.suppress(BrokenPipeError):
-        for line in sys.stdin:
-            _, status = os.waitpid(fork(line.strip()), 0)
-            print(os.waitstatus_to_exitcode(status), flush=True)
-
-
-def fork(point: str) -> int:
-    """Fork a relay that dies at a point; give its pid."""
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        _relay(point)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+def relay_once(point: str) -> int:
+    """Fork a relay that dies when it comes by a point for the first time (empty: it lives); give its end."""
+    return status_of(functools.partial(_relay, point))
 
 
 def _relay(point: str) -> None:
@@ -88,5 +60,4 @@ def _strike(here: str, point: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-if __name__ == "__main__":
-    main()
+ORDERS: Final[Orders] = {"relay": relay_once}

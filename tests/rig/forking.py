@@ -1,4 +1,4 @@
-"""Workers that a zygote forks, seen from the test."""
+"""The test's side of a zygote: what it forks, and the workers among that."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from testproject.embedded_redis import die_with_parent
-from tests.rig.environment import Environment
-from tests.rig.process import READY_WITHIN, ROOT, alive
-from tests.rig.waiting import wait_for
+
+from .environment import Environment
+from .process import READY_WITHIN, ROOT, alive
+from .waiting import wait_for
 
 
 class Forked:
@@ -59,19 +60,18 @@ class Forked:
 
 
 class Zygote:
-    """Forks workers in one world; safe to use from several threads. They die with it.
+    """Forks in one world; safe to use from several threads. What it has forked dies with it.
 
-    ``module`` is what it runs: that reads orders, one JSON object a line, and answers each with a pid.
+    ``orders`` names a module with more orders than ``work``, see ``tests.rig.zygote``.
     """
 
-    def __init__(
-        self, environment: Environment, folder: Path, module: str = "tests.executing.endings.zygote"
-    ) -> None:
+    def __init__(self, environment: Environment, folder: Path, orders: str = "") -> None:
         self._folder = folder
+        self._log = folder / "zygote.log"
         self._guard = threading.Lock()
-        with (folder / "zygote.log").open("ab") as log:
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module],
+                [sys.executable, "-m", "tests.rig.zygote", *filter(None, [orders])],
                 cwd=ROOT,
                 env=environment.for_process(),
                 stdin=subprocess.PIPE,
@@ -89,27 +89,39 @@ class Zygote:
         self._process.kill()
         self._process.communicate()
 
-    def fork(self, queue: str, pool: str, concurrency: int, options: Mapping[str, Any]) -> Forked:
-        """Start a worker over one queue."""
-        name, log = f"{queue}@localhost", self._folder / f"{queue}.log"
-        words = ["worker", "--hostname", name, "--loglevel", "INFO", "--pool", pool]
-        words += [
-            "--concurrency",
-            str(concurrency),
-            "--queues",
-            queue,
-            "--without-gossip",
-            "--without-mingle",
-        ]
-        return Forked(name, self.order(words=words, options=dict(options), log=str(log)), log)
+    @property
+    def log(self) -> str:
+        """All that it and its children have written, workers apart."""
+        return self._log.read_text(errors="replace")
 
-    def order(self, **order: Any) -> int:
-        """Have it fork; give the pid."""
+    def log_of(self, queue: str) -> Path:
+        """Where the worker over *queue* writes."""
+        return self._folder / f"{queue}.log"
+
+    def order(self, do: str, **words: Any) -> Any:
+        """Have an order done and give its answer; raises ``AssertionError`` if the zygote has died."""
         with self._guard:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
-            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.write(json.dumps({"do": do, **words}) + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
-        assert line, f"the zygote has died: {(self._folder / 'zygote.log').read_text()}"
-        return int(line)
+        assert line, f"the zygote has died: {self.log}"
+        return json.loads(line)
+
+    def work(
+        self,
+        queue: str,
+        *,
+        pool: str = "prefork",
+        concurrency: int = 1,
+        options: Mapping[str, Any] | None = None,
+        also: tuple[str, ...] = (),
+    ) -> Forked:
+        """Start a worker over *queue*, and over the queues of *also*; *options* are Celery's."""
+        name, log = f"{queue}@localhost", self.log_of(queue)
+        words = ["worker", "--hostname", name, "--loglevel", "INFO", "--pool", pool]
+        words += ["--concurrency", str(concurrency), "--queues", ",".join([queue, *also])]
+        words += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+        pid = self.order("work", words=words, options=dict(options or {}), log=str(log))
+        return Forked(name, pid, log)
