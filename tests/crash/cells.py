@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from django_jobdedup.lock_types.registry import LOCK_TYPES
 from tests.crash.strikes import Victim
 
-CONFIRM_WITHIN, LEASE, VISIBILITY = 2, 2.5, 6
+CONFIRM_WITHIN, LEASE, VISIBILITY = 3, 3.5, 6
 """Seconds, in the order of their usual sizes: a redelivery comes long after a lease has lapsed."""
+UNATTENDED, REDIS, SQLITE = "default", "redis", "sqlite"
+"""Stores by alias. The first is Redis as well, but no maintenance looks after it."""
+ENGINES = {SQLITE: "sqlite_wal", "postgresql": "postgresql", "mariadb": "mariadb"}
+"""Database stores by alias, and the engine of each."""
+STORES = (REDIS, *ENGINES)
+"""Those after which the maintenance looks."""
+IN_TURN = {"postgresql": 0, "mariadb": 1}
+"""Of two databases that must say the same, each plays every second cell: the whole would take too long."""
+TOLD = 15.0
+"""Seconds; a lease that does not lapse before a loss is told."""
 LOST_WAIT = 1.0
 """Seconds after which Celery reports a lost pool process; ten by default."""
 
@@ -20,7 +31,8 @@ class Cell:
     ``side``: "sender", "worker" (the victim is a worker of its own) or "pool" (a process in a shared worker's
     pool). ``waits``: the message of a dead sender meets no free worker before its key is free again.
     ``retries``: the job retries once. ``countdown``: seconds to the job's eta; a sender's death before its
-    confirm comes first. ``ttl``: shorter than an hour where nothing but the TTL frees the key.
+    confirm comes first. ``ttl``: shorter than an hour where nothing but the TTL frees the key. ``lease``:
+    longer than usual where a loss is to be told before it lapses.
     """
 
     table: str
@@ -37,17 +49,31 @@ class Cell:
     retries: bool = False
     countdown: float = 0.0
     ttl: float | None = None
+    lease: float | None = None
+    store: str = UNATTENDED
 
     @property
     def next(self) -> float:
         """How long the next call runs: where it runs before a redelivery, until that comes."""
-        beside = self.side == "worker" and (self.lock != "until_executed" or self.point == "before ack")
+        free = self.lock not in ("until_executed", "until_expired")
+        beside = self.side == "worker" and (free or self.point == "before ack")
         return VISIBILITY - 1.0 if beside else 1.0
+
+    @property
+    def gated(self) -> bool:
+        """Whether two runs of one lock may not overlap."""
+        return LOCK_TYPES[self.lock].gated
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the lock outlives the run, until its TTL."""
+        return LOCK_TYPES[self.lock].keeps
 
     @property
     def name(self) -> str:
         """A name for people, unique."""
-        return f"{self.table}: {self.row}, {self.column}"
+        where = "" if self.store == UNATTENDED else f", {self.store}"
+        return f"{self.table}: {self.row}, {self.column}{where}"
 
 
 EARLY, LATE = "early ack", "late ack"
@@ -118,6 +144,7 @@ def working_cell(table: str, lock: str, row: str, point: str, column: str) -> Ce
         lock,
         ACKS[column],
         point,
+        "held" if in_pool else "worker",
         once="after ack" if early else "",
         ttl=8.0 if waits_for_ttl else None,
     )
@@ -145,7 +172,10 @@ def pool(table: str) -> Iterator[Cell]:
     for row, point in steps:
         for column, ack in ACKS.items():
             once = "after ack" if column == EARLY else ""
-            yield Cell(table, row, column, "pool", "until_executed", ack, point, "process", once=once)
+            lease = None if column == REJECTED else TOLD
+            yield Cell(
+                table, row, column, "pool", "until_executed", ack, point, "process", once=once, lease=lease
+            )
 
 
 def retrying(table: str) -> Iterator[Cell]:
@@ -166,6 +196,7 @@ def retrying(table: str) -> Iterator[Cell]:
                 "until_executed",
                 ACKS[column],
                 point,
+                "held",
                 once=once,
                 retries=True,
                 ttl=ttl,
@@ -180,11 +211,7 @@ def far(table: str) -> Iterator[Cell]:
 
 
 SENDER = "sender"
-SENDER_UAW = "sender, until_and_while_executing"
-SENDER_WE = "sender, while_executing"
 WORKER = "worker"
-WORKER_UAW = "worker, until_and_while_executing"
-WORKER_WE = "worker, while_executing"
 POOL = "pool"
 RETRY = "retry"
 FAR = "far"
@@ -192,21 +219,18 @@ FAR = "far"
 CELLS: tuple[Cell, ...] = (
     *sending(SENDER, "until_executed", "acquire", "publish", "confirm"),
     *idle(SENDER),
-    *sending(SENDER_UAW, "until_and_while_executing", "after acquire", "after publish", "after confirm"),
-    *sending(SENDER_WE, "while_executing", "before publish", "after publish"),
     *working(WORKER, "until_executed", "before reception", "after reception"),
     *acking(WORKER),
     *working(WORKER, "until_executed", "claim"),
     *bodies(WORKER, "until_executed", *BODY),
     *working(WORKER, "until_executed", "finish"),
     *late_acking(WORKER),
-    *working(WORKER_UAW, "until_and_while_executing", "before claim", "after claim"),
-    *bodies(WORKER_UAW, "until_and_while_executing", BODY[1], BODY[2]),
-    *working(WORKER_UAW, "until_and_while_executing", "after finish"),
-    *working(WORKER_WE, "while_executing", "before claim", "after claim"),
-    *bodies(WORKER_WE, "while_executing", BODY[1], BODY[2]),
-    *working(WORKER_WE, "while_executing", "after finish"),
     *pool(POOL),
     *retrying(RETRY),
     *far(FAR),
 )
+
+
+def is_played(number: int, store: str) -> bool:
+    """Say whether the cell with this number in its store's list is played there."""
+    return store not in IN_TURN or number % len(IN_TURN) == IN_TURN[store]

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 
+from django_jobdedup.lock_types.registry import LOCK_TYPES
 from django_jobdedup.stores.record import Holder, Record
 from tests.crash.broker import Place
-from tests.crash.cells import LOST_WAIT, Cell
+from tests.crash.cells import CONFIRM_WITHIN, ENGINES, LOST_WAIT, Cell
 from tests.rig.journal import Run
 
-SLACK = 1.0
+SLACK = 3.0
 """Seconds that polling, a busy machine and the start of a process may add to a deadline."""
 EARLY = 0.15
 """Seconds by which two clocks may differ."""
-SOON = 1.5
+SOON = 3.5
 """Seconds within which something counts as "at once"."""
 
 
@@ -73,7 +74,9 @@ class Finding:
     def deadline(self) -> tuple[str, float] | None:
         """What frees the dead one's seat if nobody comes back, and when."""
         holder = self.holder
-        if holder is None:
+        if holder is None or holder.state not in LOCK_TYPES[self.cell.lock].counts:
+            return None
+        if self.cell.store in ENGINES and holder.state in "PW":  # time does not free a call that is kept
             return None
         if holder.state == "P":
             return "after `CONFIRM_WITHIN`", holder.until - self.offset
@@ -85,7 +88,7 @@ class Finding:
         """Say it in few words: the cell of the page."""
         parts = [self._work() + self._when(), f"next call {self.freed()}{self._waiting()}"]
         if self.two:
-            parts.append("both run, one at a time")
+            parts.append("both run, one at a time" if self.cell.gated else "both run")
         seen = self._seen()
         return "; ".join([*parts, f"seen: {seen}"] if seen else parts)
 
@@ -94,26 +97,39 @@ class Finding:
 
         Raises AssertionError when it fits none: then it took longer than the protocol allows.
         """
+        if self.cell.keeps and self.whole and self._within(self.over):
+            return "after the TTL"
         ends = [run.ended for run in self.whole if run.ended is not None and run.ended > self.struck]
+        if "R" not in LOCK_TYPES[self.cell.lock].counts:
+            ends = []  # its end frees nothing
         if any(end - EARLY <= self.accepted <= end + SLACK for end in ends):
             return "when it has run"
-        if self.deadline is not None:
+        if self.deadline is not None and self.cell.side != "pool":
             name, at = self.deadline
-            if at - EARLY <= self.accepted <= max(at, self.struck) + SLACK:
+            if self._within(at):
                 return name
         starts = [run.started for run in self.again]
         if self.refused_by and any(start - EARLY <= self.accepted <= start + SLACK for start in starts):
             return "when it starts"
         after = self.accepted - self.struck
         if self.cell.side == "pool" and self.cell.point not in ("finish unread", "after finish"):
-            assert after <= LOST_WAIT + SLACK
+            assert after <= LOST_WAIT + 3 * SLACK, f"accepted {after:.2f} s after the strike"
             return "when Celery reports the loss"
         assert after <= SOON, f"accepted {after:.2f} s after the strike, for no reason: {self}"
         return "at once"
 
+    def _within(self, at: float) -> bool:
+        return at - EARLY <= self.accepted <= max(at, self.struck) + SLACK
+
+    @property
+    def over(self) -> float:
+        """When the TTL of the job is over, counted from when it was due."""
+        assert self.holder is not None
+        return self.holder.due + self.holder.ttl - self.offset
+
     def _waiting(self) -> str:
         """Whether the next call, accepted beside a dead run, had to wait for its lease."""
-        beside = self.cell.side == "worker" and self.accepted < self.lease
+        beside = self.cell.gated and self.cell.side == "worker" and self.accepted < self.lease
         waited = beside and self.next and self.next[0].started >= self.lease - EARLY
         return ", starts after the lease" if waited else ""
 
@@ -169,8 +185,13 @@ class Finding:
         if self.ran and self.queued:
             assert self.again[0].started > self.lease - EARLY
             return " after the lease"
+        if self.cell.side == "sender" and self.cell.waits and not self.places:
+            assert after >= CONFIRM_WITHIN - EARLY, f"published by another after {after:.2f} s"
+            return " after `CONFIRM_WITHIN`"
+        if self.cell.ttl and not self.places and self.cell.side == "worker":
+            assert self.again[0].started >= self.over - EARLY
+            return " after the TTL"
         if self.places and not self.queued and self.cell.side == "worker":
-            assert after > SOON
             return " after the visibility timeout"
         return ""
 

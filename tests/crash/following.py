@@ -10,19 +10,28 @@ from tests.rig.journal import Journal, Run
 
 
 class FollowedJournal(Journal):
-    """A journal that keeps what it has read."""
+    """A journal that keeps what it has read, by key."""
 
     def __init__(self, url: str, namespace: str) -> None:
         super().__init__(url, namespace)
         self._guard = threading.Lock()
-        self._read: list[dict[str, Any]] = []
-
-    def events(self) -> list[dict[str, Any]]:
-        """Give copies of all events; only new ones are fetched."""
-        self._read += [json.loads(line) for line in self._client.lrange(self._list, len(self._read), -1)]
-        return [dict(event) for event in self._read]
+        self._length = 0
+        self._runs: dict[int, dict[str, Any]] = {}
+        self._keys: dict[str, list[int]] = {}
 
     def runs(self, key: str | None = None, *, task_id: str | None = None) -> list[Run]:
-        """Give the runs in order of their start."""
+        """Give the runs of one key in order of their start; only new events are fetched."""
         with self._guard:
-            return super().runs(key, task_id=task_id)
+            self._read_on()
+            found = self._runs if key is None else self._keys.get(key, ())
+            runs = [Run(**self._runs[number]) for number in found]
+        return [run for run in runs if task_id is None or run.id == task_id]
+
+    def _read_on(self) -> None:
+        lines = self._client.lrange(self._list, self._length, -1)
+        self._length += len(lines)
+        for line in lines:
+            event = json.loads(line)
+            self.note(event, self._runs)
+            if event["event"] == "start":
+                self._keys.setdefault(event["key"], []).append(event["number"])

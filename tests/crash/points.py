@@ -16,6 +16,9 @@ from kombu.transport.redis import Channel, QoS
 from redis.connection import AbstractConnection
 
 from django_jobdedup.executing import worker
+from django_jobdedup.header import task_id_of
+from django_jobdedup.middleware import refusing, releasing, starting
+from django_jobdedup.stores.database.store import DatabaseStore
 from django_jobdedup.stores.redis.store import RedisStore
 from tests.crash.strikes import aims_at, here, pass_by
 
@@ -37,11 +40,17 @@ _unread = Unread()
 
 def plant() -> None:
     """Wrap every step; run once a process."""
-    _wrap(RedisStore, "acquire", "acquire", lambda _, request: [request.id])
-    _wrap(RedisStore, "acquire_many", "acquire", lambda _, requests: [r.id for r in requests])
-    _wrap(RedisStore, "confirm", "confirm", lambda _, seats: [id for _, id in seats])
-    _wrap(RedisStore, "claim", "claim", lambda _, request: [request.id])
-    _wrap(RedisStore, "finish", "finish", lambda _, request: [request.token.id])
+    for store in (RedisStore, DatabaseStore):
+        _wrap(store, "acquire", "acquire", lambda _, request: [request.id])
+        _wrap(store, "acquire_many", "acquire", lambda _, requests: [r.id for r in requests])
+        _wrap(store, "confirm", "confirm", lambda _, seats: [id for _, id in seats])
+        _wrap(store, "withdraw", "withdraw", lambda _, request: [request.id])
+        _wrap(store, "claim", "claim", lambda _, request: [request.id])
+        _wrap(store, "finish", "finish", lambda _, request: [request.token.id])
+    _wrap(refusing, "bury", "dead row", lambda call, *_: [call.id])
+    _wrap(starting, "bury_execution", "dead row", lambda execution, *_: [execution.id])
+    _wrap(starting, "hold", "hold", lambda _, request, *__: [request.id])
+    _wrap(releasing, "wake", "wake", lambda waiter: [task_id_of(waiter.id)])
     _wrap(Channel, "_put", "publish", _published)
     _wrap(QoS, "ack", "ack", _acked)
     _wrap(worker, "receive", "reception", lambda request: [request.id])

@@ -1,4 +1,4 @@
-"""A strike: kill -9 of the own process at a named point, once.
+"""A strike: kill -9 at a named point, once: of the own process by itself, or of a whole worker by the test.
 
 The plan stands in Redis, by task id; the first to note the strike of a cell strikes, so a process that comes
 back passes the same point unharmed. A sender has its plan in its own memory: it does not come back.
@@ -17,9 +17,13 @@ from typing import Any, Literal
 import redis
 from django.conf import settings
 
-Victim = Literal["process", "worker"]
-PATIENCE = 10.0
+Victim = Literal["process", "worker", "held"]
+PATIENCE = 90.0
 """Seconds that a held process waits to be killed by another."""
+
+
+UNPUBLISHED = ("before acquire", "acquire unread", "after acquire", "after dead row", "before publish")
+"""Points at which a sender has sent no message, whatever others have sent by the time of a look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,8 @@ class Plan:
     """Where to strike.
 
     ``point`` is the name of a point, ``cell`` the name under which the strike is noted. ``victim``: the
-    process that comes by, or the whole worker around it. ``once``: strike only when this other point was
+    process that comes by, or the whole worker around it; "held": the process stays where it is until the test
+    kills the worker, with all the others that stay in it. ``once``: strike only when this other point was
     passed. ``hold``: whoever comes by this other point waits there for his death.
     """
 
@@ -63,6 +68,11 @@ def pass_by(point: str, id: str) -> None:
         _strike(plan, id)
 
 
+def may_go_on(cell: str) -> bool:
+    """Say whether the test lets a body go on that waits for what it is to meet."""
+    return bool(_redis().hexists(_name("go"), cell))
+
+
 def aims_at(point: str, id: str) -> bool:
     """Say whether the next pass of this point strikes; for points that need a preparation."""
     plan = _plan(id)
@@ -94,6 +104,8 @@ def _strike(plan: Plan, id: str) -> None:
     note = {"at": time.monotonic(), "id": id, "pid": os.getpid(), "main": here.main}
     if not _redis().hsetnx(_name("struck"), plan.cell, json.dumps(note)):
         return  # somebody has struck already
+    if plan.victim == "held":
+        time.sleep(PATIENCE)
     if plan.victim == "worker" and here.main and here.main != os.getpid():
         os.kill(here.main, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -133,6 +145,10 @@ class Planner:
     def plan(self, id: str, plan: Plan) -> None:
         """Have the process killed that comes by."""
         self._client.hset(f"{self._prefix}plan", id, json.dumps(asdict(plan)))
+
+    def go_on(self, cell: str) -> None:
+        """Let a body go on."""
+        self._client.hset(f"{self._prefix}go", cell, "1")
 
     def struck(self, cell: str) -> Struck | None:
         """Return the strike of a cell, None before it."""

@@ -2,56 +2,27 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import pytest
 
-from testproject.celery import app
-from testproject.embedded_redis import EmbeddedRedis, GivenRedis
 from tests.crash import page
 from tests.crash.cells import CELLS, LEASE, VISIBILITY, Cell
 from tests.crash.finding import Finding
-from tests.crash.laboratory import laboratory
+from tests.crash.lock_cells import LOCK_CELLS
+from tests.crash.matrix import EVERY
 
-pytestmark = [pytest.mark.worker, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.alone]
-WRITE = "JOBDEDUP_WRITE_DOCS"
-ALL = [pytest.param(cell, id=cell.name) for cell in CELLS]
-
-
-@pytest.fixture(scope="module")
-def findings(
-    request: pytest.FixtureRequest,
-    redis_server: GivenRedis | EmbeddedRedis,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[dict[Cell, Finding | Exception]]:
-    """What was measured in each selected cell; all of them ran side by side."""
-    chosen = [item.callspec.params.get("cell") for item in request.session.items if hasattr(item, "callspec")]
-    cells = list(dict.fromkeys(cell for cell in chosen if isinstance(cell, Cell)))
-    with laboratory(app, redis_server.url, tmp_path_factory.mktemp("crash")) as lab:
-        found = lab.run(cells)
-    if os.environ.get(WRITE):
-        page.write({cell: seen.words() for cell, seen in found.items() if isinstance(seen, Finding)})
-    return found
-
-
-@pytest.fixture
-def finding(findings: dict[Cell, Finding | Exception], cell: Cell) -> Finding:
-    """What was measured in one cell; raises what went wrong there."""
-    found = findings[cell]
-    if isinstance(found, Exception):
-        raise found
-    return found
+pytestmark = [pytest.mark.worker, pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.alone]
+ALL = [pytest.param(cell, id=cell.name) for cell in (*CELLS, *LOCK_CELLS)]
 
 
 @pytest.mark.parametrize("cell", ALL)
 def test_the_outcome_is_the_one_that_the_page_states(finding: Finding, cell: Cell) -> None:
-    assert finding.words() == page.committed().get((cell.table, cell.row, cell.column))
+    assert finding.words() == page.stated(page.committed(), cell)
 
 
 @pytest.mark.parametrize("cell", ALL)
 def test_never_two_at_once(finding: Finding, cell: Cell) -> None:
-    assert not finding.overlaps
+    """P3, where the lock has a gate."""
+    assert not cell.gated or not finding.overlaps
 
 
 @pytest.mark.parametrize("cell", ALL)
@@ -71,7 +42,8 @@ def test_accepted_work_is_done_or_its_end_is_seen(finding: Finding, cell: Cell) 
 @pytest.mark.parametrize("cell", ALL)
 def test_a_job_that_runs_again_does_so_soon(finding: Finding, cell: Cell) -> None:
     """Within visibility timeout, sweep, lease and one hop of a put-off."""
-    longest = max(VISIBILITY + 1 + LEASE + VISIBILITY / 3, cell.countdown, cell.next + VISIBILITY) + 2
+    longest = max(VISIBILITY + 1 + LEASE + VISIBILITY / 3, cell.countdown, cell.next + VISIBILITY)
+    longest = max(longest, cell.ttl or 0) + 5
     assert all(run.started - finding.struck <= longest for run in finding.again[:1])
 
 
@@ -96,11 +68,16 @@ def test_a_job_whose_end_was_reported_never_starts_again(finding: Finding, cell:
 
 @pytest.mark.parametrize("cell", ALL)
 def test_nothing_is_left_of_the_lock(finding: Finding, cell: Cell) -> None:
-    """P5: nothing but markers, which expire."""
-    assert finding.left is None
-    assert not finding.indexed
+    """P5: nothing but markers, which expire, and what is kept until its TTL."""
+    if finding.left is None:
+        assert not finding.indexed
+        return
+    assert cell.keeps, finding.left
+    assert {holder.state for holder in finding.left.holders} == {"K"}
 
 
 def test_the_page_has_a_table_for_each_group_of_cells_and_no_other_cell() -> None:
-    assert page.tables() == list(dict.fromkeys(cell.table for cell in CELLS))
-    assert set(page.committed()) == {(cell.table, cell.row, cell.column) for cell in CELLS}
+    words = page.committed()
+    assert page.tables() == list(dict.fromkeys(cell.table for cell in EVERY))
+    assert all(page.stated(words, cell) for cell in EVERY)
+    assert set(words) <= {place for cell in EVERY for place in page.places(cell)}
