@@ -37,6 +37,7 @@ from django_jobdedup.stores.database.dialect import (
     lacks_tables,
     migrate,
 )
+from django_jobdedup.stores.database.forking import unforked
 from django_jobdedup.stores.database.isolation import lower
 from django_jobdedup.stores.results import Unavailable
 
@@ -144,7 +145,8 @@ class Line:
         tries = Tries(sql)
         while True:
             try:
-                answer = work(sql)
+                with unforked(sql.connection):
+                    answer = work(sql)
             except (Conflict, Error) as error:
                 if not tries.once_more(error):
                     return self._failed(verb, error)
