@@ -126,7 +126,7 @@ def _describe(call: Call, fingerprint: str, held: Held) -> Conflict:
 
 
 def _delayed(call: Call, after: float) -> Call:
-    after = min(after, longest_sleep(app_of(call)))  # a longer pause is slept in several
+    after = min(after, longest_sleep(app_of(call)))  # then the gate is asked again
     options: dict[str, Any] = dict(call.options)
     if call.due_in < after:
         options.pop("eta", None)

@@ -47,8 +47,7 @@ def wake(waiter: Overdue) -> None:
                 dict(call.kwargs),
                 task_id=id,
                 task_type=task,
-                add_to_parent=False,
-                **{**options, **ONCE_MORE},
+                **{**options, "add_to_parent": False, **ONCE_MORE},
             )
     except Exception as error:
         signals.report("waking", error)

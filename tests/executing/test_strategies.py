@@ -7,7 +7,7 @@ import types
 from typing import Any
 
 import pytest
-from celery import chord
+from celery import chord, group
 from celery.exceptions import TimeLimitExceeded
 
 from django_jobdedup import JobDead
@@ -59,6 +59,17 @@ def test_the_end_of_a_run_wakes_the_job_that_waits_for_it(place: Place) -> None:
     wait_for(lambda: place.worker.log.count(f"{second.id}] received") >= 3, 10)
     place.worker.wait_for_log(f"{second.id}] ignored")
     assert place.values(key) == [1, 2], "the one that slept finds that it has run"
+
+
+def test_a_member_of_a_group_is_woken_too(place: Place) -> None:
+    """Celery gives it options of its own that a woken message has to say otherwise."""
+    key, first = running(place, tasks.rerunning, 1.0)
+    members = group([tasks.rerunning.si(key, 2)]).apply_async()
+    place.worker.wait_for_log(f"{members[0].id}] is put off behind job {first.id}")
+    assert members.get(timeout=10) == [2]
+    begun, later = place.journal.runs(key)
+    assert later.started - begun.started < 3.5
+    assert "internal error in waking" not in place.worker.log
 
 
 def test_a_retry_keeps_the_newest_arguments(place: Place) -> None:
