@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tests.crash.cells import VISIBILITY
 from tests.crash.doomed import Doomed
 from tests.crash.encounters import FAR, Encounter
 from tests.crash.met import Job, Met
@@ -16,6 +17,8 @@ from tests.rig.waiting import wait_for
 if TYPE_CHECKING:
     from tests.crash.laboratory import Laboratory
 
+IN_LINE = VISIBILITY / 3 + 1.0
+"""Seconds after which a start that was put off stands in the line of its lock no more: the worst case."""
 OLDER, NEWER, NEXT = 1, 2, 3
 """The calls, in the order in which they are made."""
 
@@ -112,6 +115,8 @@ class Meeting(Scene):
         self.lab.planner.plan(newcomer, self._plan())
         self.lab.broker.move({self.queues[1]: self.doomed.queue})
         struck = replace(self.struck(), at=self.doomed.kill(self))
+        if self.cell.point == "before publish":
+            time.sleep(IN_LINE)
         self.lab.planner.go_on(self.key)
         return older, newcomer, struck
 
