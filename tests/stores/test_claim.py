@@ -238,6 +238,14 @@ def test_a_job_that_started_too_often_is_closed(bench: Bench) -> None:
     assert isinstance(bench.acquire("b"), Acquired)
 
 
+def test_an_exhausted_job_is_known_for_as_long_as_its_ended_attempts(bench: Bench) -> None:
+    bench.run("a", max_starts=1)
+    bench.finish("a", how=How.HANDOVER, marker_ttl=3600)
+    assert bench.claim("a", "two", n=1, max_starts=1) == Exhausted(1)
+    bench.advance(3599)
+    assert bench.claim("a", "copy", n=0, max_starts=1) == Done()
+
+
 def test_a_run_after_others_is_swept_of_what_is_dead(bench: Bench) -> None:
     bench.acquire("a")
     bench.wait("b", counts="")

@@ -31,6 +31,29 @@ def running(bench: Bench) -> None:
     bench.acquire("b")
 
 
+def handed_over(bench: Bench) -> None:
+    """Begin with a waiting for its second attempt, and one refused call."""
+    bench.run("a")
+    bench.finish("a", how=How.HANDOVER)
+    bench.acquire("b")
+
+
+def withdrawn_before(bench: Bench) -> None:
+    """Begin with a waiting once more, after a publish that failed and two refused calls."""
+    bench.acquire("a")
+    bench.acquire("b")
+    bench.acquire("c")
+    bench.withdraw("a")
+    bench.wait("a")
+
+
+def retried_without_a_lock(bench: Bench) -> None:
+    """Begin with a reserved once more, though an attempt of it has ended, and one refused call."""
+    bench.finish("a", "lost", How.HANDOVER)
+    bench.again("a")
+    bench.acquire("b")
+
+
 def merged(bench: Bench) -> None:
     """Begin with a waiting on newer arguments."""
     bench.merge("a", b"1", wait=30)
@@ -97,7 +120,10 @@ STEPS: dict[str, tuple[Step, Step]] = {
     "hand over": (running, lambda b: b.finish("a", how=How.HANDOVER)),
     "requeue": (running, lambda b: b.finish("a", how=How.REQUEUE)),
     "not mine": (running, lambda b: b.finish("a", "two")),
+    "withdraw a retry": (retried_without_a_lock, lambda b: b.withdraw("a")),
     "remove": (waiting, lambda b: b.store.remove(REF, SHOWN[id(b)])),
+    "remove what was handed over": (handed_over, lambda b: b.store.remove(REF, SHOWN[id(b)])),
+    "remove after a withdrawal": (withdrawn_before, lambda b: b.store.remove(REF, SHOWN[id(b)])),
 }
 SHOWN: dict[int, Any] = {}
 
@@ -106,7 +132,7 @@ SHOWN: dict[int, Any] = {}
 def test_a_repeated_verb_gives_the_same_answer_and_leaves_the_same_record(bench: Bench, name: str) -> None:
     begin, step = STEPS[name]
     begin(bench)
-    if name == "remove":
+    if name.startswith("remove"):
         SHOWN[id(bench)] = bench.holder("a")
     first = step(bench)
     after_one = (bench.holders(), bench.marker("a"), bench.marker("b"))

@@ -281,6 +281,14 @@ def test_fences_rise_while_the_clock_goes_back(bench: Bench) -> None:
     assert bench.run("b", "two").fence == first + 1
 
 
+def test_fences_rise_over_a_new_seat_of_the_same_job(bench: Bench) -> None:
+    first = bench.run("a").fence
+    bench.store.remove(REF, bench.holder("a"))
+    bench.again("a")
+    assert bench.holder("a").fence == 0
+    assert bench.run("a", "two").fence == first + 1
+
+
 def test_a_fence_is_exact_to_the_microsecond(bench: Bench) -> None:
     bench.advance(0.123457)
     assert bench.run("a").fence == 1_800_000_000_123_457

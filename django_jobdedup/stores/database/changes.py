@@ -100,6 +100,7 @@ class Comparison:
         if seat is not None:
             after |= seat_columns(seat)
             after["asleep"] = asleep_column(self.line.get(row.token))
+            after["fence"] = seat.fence or row.was["fence"]  # a new seat does not forget the last one's
         elif row.was["seat"]:
             after |= UNSEATED
         if mark is not None:

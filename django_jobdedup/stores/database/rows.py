@@ -63,6 +63,8 @@ class Row:
         if not was["seat"]:
             return None
         values = {name: was[name] for name in SEAT if name not in ("over", "args")}
+        if not was["starts"]:  # the fence is that of an earlier seat: for the next claim
+            values["fence"] = 0
         over = tuple(json.loads(was["over"])) if was["over"] else ()
         return Seat(id=self.token, state=was["seat"], over=over, args=was["args"], kept=self.kept, **values)
 

@@ -87,7 +87,9 @@ def _exhaust(step: Step, entry: Entry, own: Seat, request: Claim) -> Exhausted:
     entry.seats.remove(own)
     step.event("exhausted", entry, own)
     step.save(entry)
-    deadline = step.now + max(milliseconds(request.late), MINUTE)
+    before = step.mark(own.id)
+    # Not for a shorter time than an attempt that has ended before is remembered.
+    deadline = max(step.now + max(milliseconds(request.late), MINUTE), before.deadline if before else 0)
     step.shelf.marks[own.id] = Mark(deadline, final=True, nonce=request.nonce, number=own.starts)
     return Exhausted(own.starts)
 

@@ -110,8 +110,8 @@ class Seat:
 class Mark:
     """The trace of an id until ``deadline``: ended up to attempt ``n``, final, or superseded ``by`` another.
 
-    A final one keeps the ``nonce`` that ended it; ``number`` is what a repeated withdrawal or exhaustion
-    answers. One with ``n`` -1, not final, ends nothing and only keeps that answer.
+    A final one keeps the ``nonce`` that ended it; ``number`` is what a repeated withdrawal, removal or
+    exhaustion answers. One with ``n`` -1, not final, ends nothing and only keeps that answer.
     """
 
     deadline: int

@@ -49,9 +49,10 @@ def remove(step: Step, ref: Ref, shown: Holder) -> Withdrawn | Gone:
     """Remove a holder if it is still the one that was shown."""
     entry, mark = step.entry(ref), step.mark(shown.id)
     own = entry.seat(shown.id)
+    closed = mark is not None and (mark.final or bool(mark.by))
     if own is None:
-        kept = mark is not None and mark.n < 0 and not mark.final and not mark.by
-        return Withdrawn(mark.number or 0) if mark is not None and kept else Gone()
+        kept = None if mark is None or closed else mark.number
+        return Gone() if kept is None else Withdrawn(kept)
     since, until = milliseconds(shown.since), milliseconds(shown.until)
     if (own.state, own.since, own.until) != (shown.state, since, until):
         return Gone()
@@ -60,9 +61,11 @@ def remove(step: Step, ref: Ref, shown: Holder) -> Withdrawn | Gone:
     entry.seats.remove(own)
     step.event("removed", entry, own)
     step.save(entry)
-    if mark is None:
-        # Ends nothing: it keeps the answer for a caller whose reply was lost, and for a run's next renewal.
-        step.shelf.marks[own.id] = Mark(max(step.now + MINUTE, own.lease), number=own.refused)
+    if not closed:
+        # Ends nothing more than before: it keeps the answer for a caller whose reply was lost, and for the
+        # next renewal of a run.
+        life = max(step.now + MINUTE, own.lease, mark.deadline if mark else 0)
+        step.shelf.marks[own.id] = Mark(life, mark.n if mark else -1, number=own.refused)
     return Withdrawn(own.refused)
 
 

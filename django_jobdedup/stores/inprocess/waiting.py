@@ -177,8 +177,9 @@ def withdraw(step: Step, request: Withdraw) -> Withdrawn | Owed | Gone:
     own = entry.seat(request.id)
     if request.waiting:
         return _close(step, entry, own, mark, request)
-    if own is None and mark is not None and mark.n < 0 and not mark.final and not mark.by:
-        return Withdrawn(mark.number or 0)
+    closed = mark is not None and (mark.final or bool(mark.by))
+    if own is None and mark is not None and not closed and mark.number is not None:
+        return Withdrawn(mark.number)
     if own is None or own.state != "P":
         return Gone()
     if own.merged:
@@ -216,8 +217,8 @@ def _take_back(
         if own.refused + own.merged:
             step.event("withdrawn", entry, own, str(own.refused + own.merged))
     step.save(entry)
-    if new.final or new.by or mark is None or mark.n < 0:
-        # The marker keeps the answer for a caller whose reply was lost.
-        deadline = max(step.now + milliseconds(request.marker_ttl), mark.deadline if mark else 0)
-        step.shelf.marks[request.id] = replace(new, deadline=deadline)
+    # The marker keeps the answer for a caller whose reply was lost, and which attempt has ended before.
+    deadline = max(step.now + milliseconds(request.marker_ttl), mark.deadline if mark else 0)
+    n = -1 if mark is None or new.final or new.by else mark.n
+    step.shelf.marks[request.id] = replace(new, deadline=deadline, n=n)
     return Withdrawn(new.number or 0)

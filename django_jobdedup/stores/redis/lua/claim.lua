@@ -25,7 +25,9 @@ local function exhaust(holder, place)
   table.remove(record.holders, place)
   event('exhausted', record, holder)
   save(record)
-  write_marker(KEYS[5], { now + max(late, MINUTE), FINAL, nonce, holder[STARTS] })
+  -- Not for a shorter time than an attempt that has ended before is remembered.
+  local life = max(now + max(late, MINUTE), marker and marker[1] or 0)
+  write_marker(KEYS[5], { life, FINAL, nonce, holder[STARTS] })
   return say('X', holder[STARTS])
 end
 

@@ -26,10 +26,9 @@ local function remove(kind)
     end
   end
   save(record)
-  if kind ~= WITHDRAWN or ended(marker) < 0 then
-    -- The marker keeps the answer for a caller whose reply was lost.
-    write_marker(KEYS[5], { max(now + marker_ttl, marker and marker[1] or 0), kind, by, refused })
-  end
+  -- The marker keeps the answer for a caller whose reply was lost, and which attempt has ended before.
+  local what = kind == WITHDRAWN and ended(marker) >= 0 and marker[2] or kind
+  write_marker(KEYS[5], { max(now + marker_ttl, marker and marker[1] or 0), what, by, refused })
   return say('W', refused)
 end
 
@@ -46,7 +45,7 @@ if waiting then
   return remove(by ~= '' and SUPERSEDED or FINAL)
 end
 
-if not holder and marker and marker[2] == WITHDRAWN then
+if not holder and marker and marker[4] and not is_final(marker) and not is_superseded(marker) then
   return leave(say('W', marker[4]))
 elseif not holder or holder[STATE] ~= 'P' then
   return leave('G')
