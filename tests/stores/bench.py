@@ -134,12 +134,16 @@ class Bench(ABC):
         return record.marker if record else None
 
     @abstractmethod
+    def forget(self) -> None:
+        """Lose everything but the clock, as a store that was flushed."""
+
+    @abstractmethod
     def mark_superseded(self, id: str, by: str) -> None:
         """Leave the marker of a superseded id, for a minute, whatever seat it has."""
 
     def events(self) -> list[tuple[str, str]]:
         """Return what happened to whom."""
-        answer = self.store.events(REF.shard)
+        answer = self.store.events(REF.shard, limit=1000)
         assert not isinstance(answer, results.Unavailable)
         return [(event.what, event.id) for event in answer]
 
@@ -161,6 +165,10 @@ class MemoryBench(Bench):
     def _advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
+    def forget(self) -> None:
+        """Lose everything but the clock."""
+        self.store = MemoryStore(clock=self.clock)
+
     def mark_superseded(self, id: str, by: str) -> None:
         """Leave the marker of a superseded id."""
         self.store._shelves[REF.shard].marks[id] = Mark(round((self.now + 60) * 1000), by=by)
@@ -178,8 +186,12 @@ class RedisBench(Bench):
     def clear(self) -> None:
         """Begin anew: an empty server at noon."""
         self.now = NOON
+        self.forget()
+
+    def forget(self) -> None:
+        """Lose everything but the clock."""
         self.client.flushdb()
-        self.client.set(CLOCK_KEY, int(NOON * 1_000_000))
+        self.client.set(CLOCK_KEY, round(self.now * 1_000_000))
 
     def _advance(self, seconds: float) -> None:
         self.client.incrby(CLOCK_KEY, round(seconds * 1_000_000))
@@ -207,6 +219,10 @@ class DatabaseBench(Bench):
     def clear(self) -> None:
         """Begin anew: empty tables at noon."""
         self.now = NOON
+        self.forget()
+
+    def forget(self) -> None:
+        """Lose everything but the clock."""
         self.store.verbs.tally.reset()
         self.engine.empty()
 

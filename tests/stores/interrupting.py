@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
-
 from django_jobdedup.stores.database.line import Sql
 from django_jobdedup.stores.database.purpose import Purpose
 from django_jobdedup.stores.database.verbs import Verbs
@@ -19,7 +16,9 @@ from django_jobdedup.stores.database.view import View
 from tests.rig.engines import Engine
 
 from .bench import DatabaseBench
-from .machine import PLACE, StoreMachine, can_deliver, runs
+from .books import Delivery
+from .machine import StoreMachine
+from .walking import PLACE, can_deliver, may_dispatch, runs, step
 
 
 class InterruptedVerbs(Verbs):
@@ -29,9 +28,10 @@ class InterruptedVerbs(Verbs):
 
     def settle(self, sql: Sql, view: View, purpose: Purpose, decide: Any) -> Any:
         """Be stopped, then decide and write."""
-        call, self.between = self.between, None
-        if call is not None:
-            call()
+        if purpose.verb != "inspect":  # a look at the record is the world's own
+            call, self.between = self.between, None
+            if call is not None:
+                call()
         return super().settle(sql, view, purpose, decide)
 
 
@@ -52,6 +52,8 @@ class InterruptedMachine(StoreMachine):
     """The walk, with questions that come between."""
 
     bench: InterruptedBench
+    ending: Delivery | None = None
+    """The body that is just giving its seat back."""
 
     def benches(self) -> list[Any]:
         """Return the one store."""
@@ -71,32 +73,35 @@ class InterruptedMachine(StoreMachine):
                 world.renew(delivery)
         elif what == "reap":
             world.reap()
+        elif what == "finish":
+            for delivery in [each for each in world.running() if each is not self.ending][:1]:
+                world.finish(delivery)
+        elif what == "remove":
+            for holder in list(world.holders.values())[:1]:
+                world.remove(holder)
 
-    OTHERS = st.sampled_from(["dispatch", "deliver", "renew", "reap"])
+    OTHERS = ("dispatch", "deliver", "renew", "reap", "finish", "remove")
 
-    @precondition(lambda self: len(self.world.jobs) < self.jobs)
-    @rule(other=OTHERS)
+    @step(may_dispatch, other=OTHERS)
     def dispatch_interrupted(self, other: str) -> None:
         self.bench.interrupt(lambda: self.in_between(other))
         self.world.dispatch("confirmed", 0.0, lost=False)
         self.bench.verbs.between = None
 
-    @precondition(can_deliver)
-    @rule(other=OTHERS, place=PLACE)
+    @step(can_deliver, other=OTHERS, place=PLACE)
     def deliver_interrupted(self, other: str, place: int) -> None:
         self.bench.interrupt(lambda: self.in_between(other))
         self.world.deliver(place, lost=False)
         self.bench.verbs.between = None
 
-    @precondition(runs)
-    @rule(other=OTHERS)
+    @step(runs, other=OTHERS)
     def finish_interrupted(self, other: str) -> None:
+        self.ending = self.world.running()[0]
         self.bench.interrupt(lambda: self.in_between(other))
-        self.world.finish(self.world.running()[0], requeue=False, lost=False)
-        self.bench.verbs.between = None
+        self.world.finish(self.ending)
+        self.bench.verbs.between, self.ending = None, None
 
-    @precondition(runs)
-    @rule(other=st.sampled_from(["renew", "deliver", "dispatch"]))
+    @step(runs, other=("renew", "deliver", "dispatch"))
     def wake_up_while_others_look(self, other: str) -> None:
         """A paused worker renews just as a dispatch or the reaper finds that its lease has lapsed."""
         self.world.sleep(self.world.running()[-1])
