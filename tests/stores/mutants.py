@@ -166,7 +166,7 @@ MUTANTS = (
         (("claim", "if is_superseded(marker)", "if false"),),
         policies=("replace", "keep_soonest"),
     ),
-    Mutant("a revoked id starts", (("withdraw", "return remove(FINAL)", "return remove(WITHDRAWN)"),)),
+    Mutant("a revoked id starts", (("withdraw", "SUPERSEDED or FINAL)", "SUPERSEDED or WITHDRAWN)"),)),
 )
 
 PLAIN = "_plain_acquire"
