@@ -12,7 +12,7 @@ from django_jobdedup.stores.record import Holder
 from django_jobdedup.stores.results import Merged
 
 from .bench import Bench
-from .books import Books, Delivery, Job, Message
+from .books import Books, Delivery, Job, Message, Seat
 from .policies import LONG, Policy
 
 LAPSES = ("lost", "lapsed", "abandoned")
@@ -46,6 +46,7 @@ class Asking:
         self.heard = 0  # how many events we know
         self.asked = 0  # how many questions were put
         self.alone = True  # nothing came between the last question and its answer
+        self.mixed = False  # something has, once: of two seats taken at once either may be the older
         self.met: Counter[str] = Counter()  # which answers, by verb
 
     def ask(
@@ -65,6 +66,7 @@ class Asking:
         asked = self.asked
         answers = [question(bench) for bench in self.benches]
         self.alone = asked == self.asked
+        self.mixed |= not self.alone
         before = self.holders
         assert all(answer == answers[0] for answer in answers), f"{verb}: the stores differ: {answers}"
         self.look()
@@ -180,6 +182,11 @@ class Asking:
         """Look whether those whose place was taken have really lost it."""
         for id in ended:
             assert id not in self.holders, f"{id} still holds, though another took its place"
+
+    def meant(self, seats: list[Seat], expected: Seat, id: str) -> Seat:
+        """Return the seat that an answer must name: the expected one, or any if their order is unknown."""
+        found = [seat for seat in seats if self.mixed and seat.id == id]
+        return found[0] if found else expected
 
     def mean_by(self, args: bytes | None) -> int | None:
         """Return the version that stored arguments are."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from redis import Redis
@@ -108,6 +109,19 @@ class Bench(ABC):
         answer = self.store.reap(REF.shard, **more)
         assert isinstance(answer, results.Reaped)
         return answer
+
+    def sweep(self) -> results.Reaped:
+        """Sweep the shard of REF and say what is overdue, by id; leave out what is doubtful.
+
+        That is advice, and the stores may come to it at different moments.
+        """
+        found = self.reap()
+        overdue = sorted([*found.overdue, *self.due()], key=lambda each: each.id)
+        return replace(found, overdue=tuple(overdue), doubtful=())
+
+    def due(self) -> list[results.Overdue]:
+        """Take what a durable store has a relay for."""
+        return []
 
     def record(self, id: str = "") -> Record | None:
         """Look at the record."""
@@ -228,6 +242,13 @@ class DatabaseBench(Bench):
 
     def _advance(self, seconds: float) -> None:
         """The clock is ``now`` itself."""
+
+    def due(self) -> list[results.Overdue]:
+        """Take the intents: a job that was exhausted, and forgotten since, has left its call in its row."""
+        intents = self.store.due()
+        assert isinstance(intents, list)
+        args = {holder.id: holder.args or b"" for holder in self.holders()}
+        return [results.Overdue(each.ref, each.id, each.n, args[each.id], each.name) for each in intents]
 
     def mark_superseded(self, id: str, by: str) -> None:
         """Leave the marker of a superseded id."""

@@ -123,6 +123,7 @@ class Sending(Asking):
             assert by.due <= self.now + job.due_in, f"{job.id} is due sooner than {by}, and was refused"
         else:
             assert self.policy.on_waiting == "keep" or not waiting, f"{job.id} was refused beside {waiting}"
+        by = self.meant(counted, by, held.id)
         assert held.id == by.id, f"{job.id} was refused by {held}, not by {by}"
 
     def merged(self, job: Job, answer: Merged) -> None:
@@ -131,10 +132,11 @@ class Sending(Asking):
         waiting = [seat for seat in counted if seat.waits]
         assert waiting, f"P1: {job.id} merged into {answer.id}, but only runs hold: {counted}"
         assert len(counted) >= self.policy.limit, f"{job.id} merged, though a seat is free"
-        assert answer.id == waiting[-1].id, f"{job.id} merged into {answer.id}, not into {waiting[-1]}"
+        newest = self.meant(waiting, waiting[-1], answer.id)
+        assert answer.id == newest.id, f"{job.id} merged into {answer.id}, not into {newest}"
         assert answer.n == self.books.memory(answer.id, self.now).n + 1, "a copy of an attempt that has ended"
-        needed = self.books.join(waiting[-1], job, self.now)
-        assert answer.publish == needed, f"merged into {waiting[-1]}: {answer}"
+        needed = self.books.join(newest, job, self.now)
+        assert answer.publish == needed, f"merged into {newest}: {answer}"
         job.state, job.into, job.owed = "merged", answer.id, True
         job.copy = Message(answer.id, answer.n, job.version) if answer.publish else None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from django_jobdedup.stores.record import Holder
 from django_jobdedup.stores.results import Gone, Withdrawn
 
@@ -83,8 +81,7 @@ class Tending(Working):
     def reap(self, fate: str = "confirmed") -> None:
         """The reaper looks, publishes what is overdue, and confirms it, as far as ``fate`` lets it come."""
         late = [seat for seat in self.books.seats.values() if seat.intent and seat.until <= self.now]
-        # What is doubtful is advice, and the stores may come to it at different moments.
-        found = self.ask("reap", lambda bench: replace(bench.reap(), doubtful=()))
+        found = self.ask("reap", lambda bench: bench.sweep())
         told = {overdue.id: (overdue.n, self.mean_by(overdue.args)) for overdue in found.overdue}
         if self.alone:
             due = {seat.id: (self.books.memory(seat.id, self.now).n + 1, seat.version) for seat in late}
