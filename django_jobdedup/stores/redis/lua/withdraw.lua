@@ -1,5 +1,5 @@
 -- Give a waiting seat back.
--- KEYS: index, events, counters, lock, marker. ARGV: n, waiting (0 or 1), marker_ttl, by (of a skipped start).
+-- KEYS: index, events, counters, lock, marker. ARGV: n, waiting (0 or 1), marker_ttl, by (who covers it).
 -- Answers: W refused | O | G.
 
 local id, n, waiting, marker_ttl = tail(KEYS[5]), tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3])
