@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+#: The exit code for tests that have failed; others are for runs that could not be made.
+FAILED = 1
 ROOT = Path(__file__).resolve().parent
 #: A file stays in one process: its tests share workers. Most of them wait most of the time, so there are
 #: more processes than cores.
@@ -19,7 +21,19 @@ def main() -> int:
     """Run what was asked for, or everything; give the exit code."""
     if len(sys.argv) > 1:
         return pytest(*sys.argv[1:])
-    return pytest(*PARALLEL, "-m", "not alone") or pytest("-m", "alone")
+    return twice(*PARALLEL, marks="not alone") or twice(marks="alone")
+
+
+def twice(*words: str, marks: str) -> int:
+    """Run the tests with these marks; what fails is run once more by itself, and fails if it does again.
+
+    The tests kill, pause and time real processes: beside others, on a busy machine, a moment comes late.
+    """
+    code = pytest(*words, "-m", marks)
+    if code != FAILED:
+        return code
+    print("== once more, one by one: what has failed above", flush=True)
+    return pytest("--last-failed", "--last-failed-no-failures=none", "-m", marks)
 
 
 def pytest(*words: str) -> int:

@@ -16,7 +16,7 @@ from .play import play
 from .scene import Scene, scene, world
 
 CALLS, SECONDS = 100_000, 60.0
-FEWER, SHORTER = 4_000, 15.0
+FEWER, SHORTER = 2_000, 8.0
 """Calls and seconds over a database, which costs more a call."""
 
 pytestmark = [
