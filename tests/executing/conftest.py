@@ -183,3 +183,14 @@ def call_until_accepted(call: Callable[[], Any], timeout: float = 10.0, every: f
             return result
         assert time.monotonic() < deadline, f"still refused after {timeout:g} s, by {result.id}"
         time.sleep(every)
+
+
+#: Gives the outcome of a story, or raises what it raised.
+Outcome = Callable[[Callable[[Stage], Any]], Any]
+
+
+@pytest.fixture(scope="module")
+def outcome(request: pytest.FixtureRequest, stage: Stage) -> Iterator[Outcome]:
+    """Tell all ``stories`` of a module side by side."""
+    with request.module.stories.begin(stage) as told:
+        yield told

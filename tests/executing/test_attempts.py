@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,19 +13,11 @@ from tests.rig.journal import Run
 from tests.rig.waiting import wait_for
 
 from . import tasks
-from .conftest import Stage, Stories, call_until_accepted, new_key
+from .conftest import Outcome, Stage, Stories, call_until_accepted, new_key
 
 pytestmark = pytest.mark.worker
 
 stories = Stories()
-Outcome = Callable[[Callable[[Stage], Any]], Any]
-
-
-@pytest.fixture(scope="module")
-def outcome(stage: Stage) -> Iterator[Outcome]:
-    """Tell all stories side by side."""
-    with stories.begin(stage) as told:
-        yield told
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -15,19 +14,11 @@ from celery import chain, chord
 from tests.rig.waiting import wait_for
 
 from . import tasks
-from .conftest import Stage, Stories, new_key
+from .conftest import Outcome, Stage, Stories, new_key
 
 pytestmark = pytest.mark.worker
 
 stories = Stories()
-Outcome = Callable[[Callable[[Stage], Any]], Any]
-
-
-@pytest.fixture(scope="module")
-def outcome(stage: Stage) -> Iterator[Outcome]:
-    """Tell all stories side by side."""
-    with stories.begin(stage) as told:
-        yield told
 
 
 def _beside(stage: Stage, task: Any, seconds: float = 1.0) -> tuple[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,19 +16,11 @@ from tests.dispatching.looking import holders_of
 from tests.rig.waiting import wait_for
 
 from . import tasks
-from .conftest import Stage, Stories, new_key, send_raw
+from .conftest import Outcome, Stage, Stories, new_key, send_raw
 
 pytestmark = pytest.mark.worker
 
 stories = Stories()
-Outcome = Callable[[Callable[[Stage], Any]], Any]
-
-
-@pytest.fixture(scope="module")
-def outcome(stage: Stage) -> Iterator[Outcome]:
-    """Tell all stories side by side."""
-    with stories.begin(stage) as told:
-        yield told
 
 
 def header_of(result: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
@@ -14,19 +13,11 @@ from tests.rig.journal import Run
 from tests.rig.waiting import wait_for
 
 from . import tasks
-from .conftest import Stage, Stories, call_until_accepted, new_key
+from .conftest import Outcome, Stage, Stories, call_until_accepted, new_key
 
 pytestmark = pytest.mark.worker
 
 stories = Stories()
-Outcome = Callable[[Callable[[Stage], Any]], Any]
-
-
-@pytest.fixture(scope="module")
-def outcome(stage: Stage) -> Iterator[Outcome]:
-    """Tell all stories side by side."""
-    with stories.begin(stage) as told:
-        yield told
 
 
 def _most_at_once(runs: list[Run]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,11 @@ from tests.rig.process import ROOT
 from tests.rig.waiting import wait_for
 
 from . import tasks
-from .conftest import Stage, Stories, call_until_accepted, new_key, send_raw
+from .conftest import Outcome, Stage, Stories, call_until_accepted, new_key, send_raw
 
 pytestmark = pytest.mark.worker
 
 stories = Stories()
-Outcome = Callable[[Callable[[Stage], Any]], Any]
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import redis
 
 from django_jobdedup.recovery.duty import Tally, never
 from django_jobdedup.recovery.freeing import free
+from django_jobdedup.recovery.lost_runs import readers
 from django_jobdedup.recovery.reaper import reap
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.record import Record
@@ -122,6 +123,7 @@ def doubts(locks: Iterable[Record]) -> Iterator[tuple[Any, Doubt]]:
 
 def scene(here: Environment, environment: Environment) -> Iterator[Scene]:
     """Enter a world; ``environment`` is the same as other processes see it."""
+    readers.reset()  # their places are those of another store
     with (
         here.entered(app),
         closing(LockKeys(environment)) as lock_keys,
