@@ -180,7 +180,9 @@ class Header:
     that is applied twice does); it tells the two jobs apart. ``follow``: the token of the job whose outcome
     this one takes; ``mark``: of the one for which it does nothing. ``gone_at``: since when there is no
     outcome to take although that job has ended (the worker's clock, epoch seconds, 0 not so). ``woken``:
-    a release has published this message, and the one that it was put off with still sleeps.
+    a release has published this message, and the one that it was put off with still sleeps. ``asleep_until``:
+    when the pause is over that a strategy has chosen, where no message may sleep for so long (that worker's
+    clock, epoch seconds, 0 not so).
     """
 
     id: str
@@ -196,6 +198,7 @@ class Header:
     mark: str = ""
     gone_at: float = 0.0
     woken: bool = False
+    asleep_until: float = 0.0
 
     @property
     def token(self) -> str:
@@ -218,12 +221,12 @@ class Header:
             return self
         return Header(
             self.id, self.shard, self.locks, self.n, at, self.put_offs, self.refused_by, self.life,
-            self.copies,
+            self.copies, asleep_until=self.asleep_until,
         )  # fmt: skip
 
     def on_its_own(self) -> Header:
         """Return the header of a message that is the job's only one, and neither follows nor stands aside."""
-        return replace(self, put_offs=0, follow="", mark="", gone_at=0.0, woken=False)
+        return replace(self, put_offs=0, follow="", mark="", gone_at=0.0, woken=False, asleep_until=0.0)
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON form that every message serializer carries."""
@@ -233,7 +236,7 @@ class Header:
             wire["k"] = [[fingerprint, encode_knobs(knobs)] for fingerprint, knobs in self.locks]
         rest = {
             "n": self.n, "at": self.at, "p": self.put_offs, "by": self.refused_by, "u": self.life,
-            "c": self.copies, "w": int(self.woken),
+            "c": self.copies, "w": int(self.woken), "z": self.asleep_until,
         }  # fmt: skip
         if self.follow or self.mark:
             rest |= {"follow": self.follow, "mark": self.mark, "gone": self.gone_at}
@@ -264,6 +267,7 @@ class Header:
                 mark=_text(wire.get("mark", "")),
                 gone_at=_instant(wire.get("gone", 0.0)),
                 woken=bool(_whole(wire.get("w", 0), 2)),
+                asleep_until=_instant(wire.get("z", 0.0)),
             )
         except (OverflowError, TypeError, ValueError):
             return None

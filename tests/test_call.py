@@ -54,11 +54,13 @@ GOLDEN = [
             at=1_790_000_000.25,
             put_offs=3,
             refused_by="the-holder",
+            woken=True,
+            asleep_until=1_790_000_900.5,
         ),
         f'{{"v":1,"id":"the-id","s":15,"k":[["{FINGERPRINT}",{{"l":"until_expired","b":"reports","c":"PWRK",'
         '"m":2,"g":3,"t":72000.0,"e":3.5,"k":true,"f":true,"d":false,"q":5,'
         '"x":["reschedule",{"after":9.0}],"r":"raise","a":"locks"}]],'
-        '"n":2,"at":1790000000.25,"p":3,"by":"the-holder"}',
+        '"n":2,"at":1790000000.25,"p":3,"by":"the-holder","w":1,"z":1790000900.5}',
         id="everything",
     ),
 ]
@@ -92,6 +94,7 @@ headers = st.builds(
     at=st.floats(0, 4e9),
     put_offs=st.integers(0, 999),
     refused_by=texts,
+    asleep_until=st.floats(0, 4e9),
 )
 
 

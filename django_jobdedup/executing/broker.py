@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from django_jobdedup.middleware.visibility import longest_sleep, visibility_timeout
+from django_jobdedup.middleware.visibility import longest_sleep, sleeps_until, visibility_timeout
 
-__all__ = ["longest_sleep", "visibility_timeout"]
+__all__ = ["longest_sleep", "sleeps_until", "visibility_timeout"]

@@ -16,7 +16,7 @@ from celery.exceptions import Ignore, Reject
 from kombu.exceptions import EncodeError, OperationalError
 
 from django_jobdedup.call import Execution, untouched
-from django_jobdedup.executing.broker import longest_sleep
+from django_jobdedup.executing.broker import longest_sleep, sleeps_until
 from django_jobdedup.header import HEADER
 from django_jobdedup.middleware.addressing import ref_of
 from django_jobdedup.middleware.as_sent import ADDED, as_sent
@@ -47,12 +47,14 @@ def put_off(task: Any, execution: Execution, stop: NotStarted) -> Never:
         )
         raise Ignore("its other message sleeps")
     request = task.request
-    count = execution.header.put_offs + (1 if stop.strategy else 0)
-    header = replace(execution.header, put_offs=count)
+    after = max(SHORTEST, min(stop.after, longest_sleep(task.app)))
+    header = execution.header
+    if stop.strategy:
+        until = sleeps_until(stop.after, after)
+        header = replace(header, put_offs=header.put_offs + 1, asleep_until=until)
     headers = {**(request.headers or {}), HEADER: header.encode()}
     for name in ADDED:
         headers.pop(name, None)
-    after = max(SHORTEST, min(stop.after, longest_sleep(task.app)))
     signature = task.signature_from_request(
         request, retries=request.retries, countdown=after, headers=headers
     ).set(**as_sent(request))

@@ -114,7 +114,7 @@ def header_of_copy(header: Header, token: str, n: int, ahead: float = 0.0, *, wo
     """
     return replace(
         header, id=task_id_of(token), life=life_of(token), n=n, at=time.time(), put_offs=0, copies=ahead,
-        woken=woken,
+        woken=woken, asleep_until=0.0,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from django_jobdedup.middleware.observing import log_call, would_at_dispatch
 from django_jobdedup.middleware.planning import with_header
 from django_jobdedup.middleware.promising import keep_promise, would_keep
 from django_jobdedup.middleware.verdict import Verdict
-from django_jobdedup.middleware.visibility import longest_sleep
+from django_jobdedup.middleware.visibility import longest_sleep, sleeps_until
 from django_jobdedup.outcomes import Block, Dead, Outcome, PutOff, Refuse, Suppress
 from django_jobdedup.policies.unique import Unique
 from django_jobdedup.stores.results import Held
@@ -38,7 +38,8 @@ def refuse(call: Call, header: Header, held: Held) -> Verdict:
     if decision is None:
         return Verdict(with_header(call, header), Outcome.UNPROTECTED, fingerprint=fingerprint)
     if isinstance(decision, PutOff):
-        later = with_header(_delayed(call, decision.after), replace(header, put_offs=1))
+        later, until = _delayed(call, decision.after)
+        later = with_header(later, replace(header, put_offs=1, asleep_until=until))
         return Verdict(later, Outcome.RESCHEDULED, fingerprint=fingerprint)
     verdict = Verdict(call, Outcome.SUPPRESSED, False, None, task_id_of(held.id), fingerprint)
     if isinstance(decision, Refuse):
@@ -125,13 +126,15 @@ def _describe(call: Call, fingerprint: str, held: Held) -> Conflict:
     )
 
 
-def _delayed(call: Call, after: float) -> Call:
-    after = min(after, longest_sleep(app_of(call)))  # then the gate is asked again
+def _delayed(call: Call, after: float) -> tuple[Call, float]:
+    """Return the later call, and until when it sleeps where it has to hop."""
+    if call.due_in >= after:
+        return call, 0.0
+    later = min(after, max(call.due_in, longest_sleep(app_of(call))))
     options: dict[str, Any] = dict(call.options)
-    if call.due_in < after:
-        options.pop("eta", None)
-        options["countdown"] = after
-    return replace(call, options=options, due_in=max(call.due_in, after))
+    options.pop("eta", None)
+    options["countdown"] = later
+    return replace(call, options=options, due_in=later), sleeps_until(after, later)
 
 
 def _log(verdict: Verdict, held: Held) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from typing import Never
 
@@ -59,11 +60,13 @@ def claim(execution: Execution) -> Claimed | None:
 def _contend(store: Store, request: Claim, execution: Execution, busy: Busy) -> ClaimResult:
     """Let the strategy decide; the answer of a claim that came through after all. Raises NotStarted."""
     answer: ClaimResult = busy
-    if execution.header.woken:
-        # The strategy has its say over the message that sleeps: a wake is no conflict more.
+    woken, rest = execution.header.woken, execution.header.asleep_until - time.time()
+    if woken or rest > 0:
+        # The strategy has its say over the message that sleeps, at the end of its pause: neither a wake
+        # nor a hop is a conflict more.
         answer = lie_down(store, request, execution, answer)
         if isinstance(answer, Busy) and is_shut(answer):
-            raise NotStarted(Start.PUT_OFF, task_id_of(answer.by), answer.retry_in, asleep=True)
+            raise NotStarted(Start.PUT_OFF, task_id_of(answer.by), rest, asleep=woken)
         return answer
     decision = decision_at_start(execution, busy)
     if isinstance(decision, Block):

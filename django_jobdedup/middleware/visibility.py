@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 from django_jobdedup.exceptions import PolicyError
+from django_jobdedup.header import MOST
 from django_jobdedup.policies.unique import Unique
 from django_jobdedup.strategies.wait import Wait
 
@@ -29,6 +31,14 @@ def visibility_timeout(app: Any) -> float:
 def longest_sleep(app: Any) -> float:
     """Return the longest time a put-off may sleep: beyond it the broker would multiply the message."""
     return visibility_timeout(app) / 3
+
+
+def sleeps_until(after: float, hop: float) -> float:
+    """Return when a sleep of ``after`` seconds ends (epoch seconds), 0 where a message sleeps it at once.
+
+    A message that wakes after ``hop`` seconds, before that, asks the gate, and nothing else.
+    """
+    return min(time.time() + after, MOST - 1) if hop < after else 0.0
 
 
 def check_wait(policy: Unique, app: Any, task_name: str) -> None:

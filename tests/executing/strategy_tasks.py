@@ -225,3 +225,15 @@ def summed(self: Task, values: list[int], key: str) -> int:
 def told(self: Task, uuid: str, key: str) -> None:
     """Be an error callback."""
     run(self, f"{key}-told", 1, 0.0)
+
+
+@shared_task(bind=True, unique=unique("while_executing", on_conflict=Reschedule(after=5, up_to=5, times=1)))
+def sleeping_long(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Sleep once for the other run, for longer than a message may; then give up."""
+    return run(self, key, value, seconds)
+
+
+@shared_task(bind=True, unique=unique("until_executed", on_conflict=Reschedule(after=5, up_to=5, times=1)))
+def sent_much_later(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Be sent later for the other run, by longer than a message may sleep; then give up."""
+    return run(self, key, value, seconds)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -13,7 +15,8 @@ from kombu.exceptions import OperationalError
 
 from django_jobdedup.call import Execution
 from django_jobdedup.executing import putting_off
-from django_jobdedup.executing.broker import longest_sleep, visibility_timeout
+from django_jobdedup.executing.broker import longest_sleep, sleeps_until, visibility_timeout
+from django_jobdedup.executing.putting_off import SHORTEST
 from django_jobdedup.header import Header
 from testproject.celery import app
 from tests.rig.environment import Environment, new_namespace
@@ -164,3 +167,12 @@ def test_the_line_of_a_put_off_fits_what_is_in_the_way(
     (record,) = caplog.records
     assert record.getMessage() == f"shop.report[me] {words}"
     assert (record.action, record.task_id, record.holder_id) == ("put_off", "me", by)  # type: ignore[attr-defined]
+
+
+def test_a_sleep_that_has_to_hop_ends_at_an_instant_that_every_header_can_carry() -> None:
+    """A strategy of one's own may decide any finite number."""
+    assert sleeps_until(5, 5) == 0
+    assert sleeps_until(0, SHORTEST) == 0, "the shortest sleep is no hop"
+    assert sleeps_until(5, 1) == pytest.approx(time.time() + 5, abs=1)
+    header = Header("id", asleep_until=sleeps_until(1e300, 1))
+    assert Header.decode(json.loads(json.dumps(header.encode()))) == header
