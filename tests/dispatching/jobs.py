@@ -60,7 +60,7 @@ def letting_through(self: Any, key: str, task: str) -> None:
     """Dispatch *task* twice under ``raise`` and let the error pass."""
     with recorded(self.request, f"{key}-parent"):
         for _ in range(2):
-            current_app.tasks[task].apply_async((key,), unique={"on_conflict": "raise"})
+            current_app.tasks[task].apply_async((key,), countdown=1.0, unique={"on_conflict": "raise"})
 
 
 @shared_task(bind=True, max_retries=5, unique=unique())

@@ -159,7 +159,7 @@ def test_a_retry_passes_and_an_outsider_does_not(
 def test_calls_within_a_body_obey_the_policy(node: Worker, diary: Journal, key: str) -> None:
     from . import jobs
 
-    asked = jobs.asking.delay(key, NAME, 3)
+    asked = jobs.asking.delay(key, NAME, 3, options={"countdown": 1.0})
     first, *others = asked.get(timeout=10)
     assert first[:2] == ["accepted", False]
     assert others == [["suppressed", True, first[2]]] * 2

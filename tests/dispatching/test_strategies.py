@@ -67,7 +67,7 @@ def test_raise_gives_a_caller_the_holders_id(
 @pytest.mark.worker
 def test_raise_within_a_body_is_an_error_like_any_other(node: Worker, diary: Journal, key: str) -> None:
     """A body may catch it; one that does not fails."""
-    caught = jobs.asking.delay(key, NAME, options={"unique": {"on_conflict": "raise"}})
+    caught = jobs.asking.delay(key, NAME, options={"countdown": 1.0, "unique": {"on_conflict": "raise"}})
     first, second = caught.get(timeout=10)
     assert first[0] == "accepted"
     assert second == ["DuplicateDispatch", True, first[2]]
