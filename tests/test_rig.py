@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import redis
+from celery.exceptions import TimeoutError as CeleryTimeoutError
 from django.conf import settings
 
 from testproject.celery import app
@@ -163,6 +166,29 @@ def test_a_world_is_cleaned_and_left(celery_env: Environment, redis_client: redi
     inner.clean()
     assert not redis_client.exists(f"{inner.namespace}:celery")
     assert redis_client.llen(f"{celery_env.namespace}:celery") == 1
+
+
+def test_a_world_that_is_left_keeps_no_connection_of_any_thread(celery_env: Environment) -> None:
+    """The collector would warn of it later, in a test that has nothing to do with it."""
+    inner = Environment(f"{celery_env.namespace}-inner", celery_env.redis_url)
+
+    def wait_in_vain() -> Any:
+        result = tasks.plain.delay("a")
+        with pytest.raises(CeleryTimeoutError):
+            result.get(timeout=0.01)
+        return result.backend
+
+    with inner.entered(app):
+        with ThreadPoolExecutor(4) as pool:
+            backends = list(pool.map(lambda _: wait_in_vain(), range(4)))
+        pools = [backend.client.connection_pool for backend in backends]
+        assert any(connection.is_connected for connection in connections_of(pools))
+    inner.clean()
+    assert [connection for connection in connections_of(pools) if connection.is_connected] == []
+
+
+def connections_of(pools: list[Any]) -> list[Any]:
+    return [each for pool in pools for each in (*pool._available_connections, *pool._in_use_connections)]
 
 
 def test_the_monitor_counts_round_trips_and_not_what_scripts_do(

@@ -22,6 +22,7 @@ from tests.rig.engines import Engines
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.journal import Journal, Run
 from tests.rig.redelivery import FAST_REDELIVERY, restore_lapsed
+from tests.rig.results import closing_backends
 from tests.rig.waiting import wait_for
 from tests.rig.worker import Worker
 
@@ -160,7 +161,7 @@ class Stories:
     @contextlib.contextmanager
     def begin(self, stage: Stage) -> Iterator[Callable[[Callable[[Stage], Any]], Any]]:
         """Start all; give what returns the outcome of one, or raises what it raised."""
-        with ThreadPoolExecutor(len(self._told)) as pool:
+        with closing_backends(app), ThreadPoolExecutor(len(self._told)) as pool:
             futures = {name: pool.submit(story, stage) for name, story in self._told.items()}
             yield lambda story: futures[story.__name__].result()
 

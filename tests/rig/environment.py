@@ -15,6 +15,8 @@ from celery import Celery
 from django.test import override_settings
 from kombu import pools
 
+from .results import close, closing_backends
+
 
 @dataclass(frozen=True, slots=True)
 class Environment:
@@ -65,7 +67,7 @@ class Environment:
         prefixed = {f"CELERY_{name.upper()}": value for name, value in options.items()}
         names = {"TEST_NAMESPACE": self.namespace, "JOBDEDUP_NAMESPACE": self.namespace}
         moved = {**prefixed, **names, **self.settings}
-        with override_settings(**moved):
+        with override_settings(**moved), closing_backends(app):
             app.conf.update(options)
             forget_connections(app)
             try:
@@ -105,11 +107,7 @@ def forget_connections(app: Celery) -> None:
 
     Celery has no public call for it; these are the places where 5.5 to 5.7 keep a connection.
     """
-    backend = app._backend
-    if backend is not None and hasattr(backend, "result_consumer"):
-        backend.result_consumer.stop()
-        backend.result_consumer._pubsub = None  # a result that is collected later would open it again
-        backend.client.connection_pool.disconnect()
+    close(app._backend)
     app._backend_cache = None
     app._local.__dict__.pop("backend", None)
     app._pool = None
