@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import platform
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -57,6 +59,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker in item.iter_markers("timeout"):
             longest[item.path] = max(longest[item.path], *marker.args)
     items.sort(key=lambda item: -longest[item.path])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Collect what is left, where no test can be blamed for it any more.
+
+    Celery keeps a result backend for each thread and closes none: the connections of the threads that have
+    ended are left to the collector, which may finalize a socket before the connection that would close it.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
