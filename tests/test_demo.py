@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,9 +10,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import pytest
@@ -54,6 +56,12 @@ class Demo:
         """Wait for the end; gives what it printed."""
         output, _ = self.process.communicate(timeout=timeout)
         return output
+
+    def end(self) -> None:
+        """End it if it still plays."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.finish(20)
 
     def meet_family(self) -> int:
         """Note the processes that it has started so far; gives how many run right now."""
@@ -104,18 +112,6 @@ def test_the_storm_is_deduplicated_and_the_killed_jobs_recover(folder: Path) -> 
 
 @pytest.mark.worker
 @pytest.mark.slow
-def test_a_given_redis_keeps_its_keys_and_gets_none(folder: Path, lock_server: EmbeddedRedis) -> None:
-    with redis.Redis.from_url(lock_server.url) as client:
-        client.set("somebody's", "key")
-        demo = Demo(folder, given=lock_server.url)
-        output = demo.finish()
-        assert demo.process.returncode == 0, output
-        assert client.keys() == [b"somebody's"]
-    assert demo.remains() == []
-
-
-@pytest.mark.worker
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_in_the_storm_leaves_nothing_behind(
     folder: Path, lock_server: EmbeddedRedis, number: signal.Signals
@@ -133,24 +129,70 @@ def test_ctrl_c_in_the_storm_leaves_nothing_behind(
     assert demo.remains() == []
 
 
-@pytest.mark.worker
-@pytest.mark.slow
-def test_without_locks_it_ends_with_1_and_names_a_duplicate(folder: Path) -> None:
-    demo = Demo(folder, settings={"JOBDEDUP_MODE": "off"})
-    output = demo.finish()
-    assert demo.process.returncode == 1, output
-    assert re.search(r"recompute_tenant\(\d\) (was queued twice|ran twice at the same time)", output)
+@dataclass(frozen=True)
+class Played:
+    """A demo that has come to its end, and what was left of it: files, keys."""
+
+    code: int
+    output: str
+    remains: list[str]
+    keys: list[bytes]
+
+
+Name = Literal["given Redis", "no locks", "early ack"]
+
+
+@pytest.fixture(scope="module")
+def played() -> Iterator[Callable[[Name], Played]]:
+    """Demos played side by side, as most of each is waiting; gives the one of that name."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(EmbeddedRedis())
+        client = stack.enter_context(redis.Redis.from_url(server.url))
+        client.set("somebody's", "key")
+        prefix = "test-demo-"
+        folders = [Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix))) for _ in range(3)]
+        demos: dict[Name, Demo] = {
+            "given Redis": Demo(folders[0], given=server.url),
+            "no locks": Demo(folders[1], settings={"JOBDEDUP_MODE": "off"}),
+            "early ack": Demo(folders[2], celery={"task_acks_late": False}),
+        }
+        for demo in demos.values():
+            stack.callback(demo.end)
+
+        def give(name: Name) -> Played:
+            output = demos[name].finish(80)
+            return Played(demos[name].process.returncode, output, demos[name].remains(), client.keys())
+
+        yield give
 
 
 @pytest.mark.worker
 @pytest.mark.slow
 @pytest.mark.timeout(90)
-def test_with_early_ack_it_ends_with_1_and_names_a_lost_job(folder: Path) -> None:
+def test_a_given_redis_keeps_its_keys_and_gets_none(played: Callable[[Name], Played]) -> None:
+    demo = played("given Redis")
+    assert demo.code == 0, demo.output
+    assert demo.keys == [b"somebody's"]
+    assert demo.remains == []
+
+
+@pytest.mark.worker
+@pytest.mark.slow
+@pytest.mark.timeout(90)
+def test_without_locks_it_ends_with_1_and_names_a_duplicate(played: Callable[[Name], Played]) -> None:
+    demo = played("no locks")
+    assert demo.code == 1, demo.output
+    assert re.search(r"recompute_tenant\(\d\) (was queued twice|ran twice at the same time)", demo.output)
+
+
+@pytest.mark.worker
+@pytest.mark.slow
+@pytest.mark.timeout(90)
+def test_with_early_ack_it_ends_with_1_and_names_a_lost_job(played: Callable[[Name], Played]) -> None:
     """Early ack loses what the killed worker ran, as Celery's users choose; the demo must see it."""
-    demo = Demo(folder, celery={"task_acks_late": False})
-    output = demo.finish(80)
-    assert demo.process.returncode == 1, output
-    assert re.search(r"\(.*\) was lost: job [\w-]+ never ran to its end", output)
+    demo = played("early ack")
+    assert demo.code == 1, demo.output
+    assert re.search(r"\(.*\) was lost: job [\w-]+ never ran to its end", demo.output)
 
 
 def test_a_given_redis_that_does_not_answer_is_said_so(folder: Path) -> None:

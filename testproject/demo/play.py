@@ -31,6 +31,9 @@ NO_LATER_THAN = 4.0
 PATIENCE = 15.0
 """Seconds without any progress after which what is missing counts as lost."""
 
+HUSH = 4.0
+"""The same where the broker holds no message: nothing more can come, what was acked at its start may run."""
+
 
 @dataclass(slots=True)
 class Play:
@@ -94,11 +97,14 @@ class Play:
             now = len(self.asked) + len(self.ran) + sum(run.ended is not None for run in self.ran)
             if now != progress:
                 progress, moved_at = now, time.monotonic()
-            stuck = time.monotonic() - moved_at > PATIENCE
-            if stuck or any(accepted_twice(list(self.asked), self.ran)):
+            if self._is_stuck(time.monotonic() - moved_at) or any(accepted_twice(list(self.asked), self.ran)):
                 return False
             time.sleep(LOOK)
         return True
+
+    def _is_stuck(self, quiet: float) -> bool:
+        """Whether what is missing after so many seconds without any progress is lost."""
+        return quiet > PATIENCE or (quiet > HUSH and not self.world.messages())
 
     def _recovered(self) -> bool:
         """Whether what the kill cut off runs again."""
