@@ -3,6 +3,9 @@
 SQLite notes in the memory of the process which locks it holds. A child that is forked meanwhile (a worker
 replaces a process of its pool while its main process renews leases) would inherit the note without the lock,
 and find the database locked for ever.
+
+A step inside somebody's open transaction is not kept apart from forks: that transaction has its locks before
+and after the step as well. It must not wait here either: the step it would wait for may wait for it.
 """
 
 from __future__ import annotations
@@ -13,14 +16,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-#: Held during each step on SQLite, and during a fork. Re-entrant: a step may fork no child, but be nested.
+#: Held during a step that is alone on SQLite, and during a fork. Re-entrant: a step forks none, but nests.
 _steps: Final = threading.RLock()
 
 
 @contextmanager
-def unforked(connection: Any) -> Iterator[None]:
-    """Keep this process from forking within the block; nothing to wait for on a server's database."""
-    if connection.vendor != "sqlite":
+def unforked(connection: Any, *, alone: bool) -> Iterator[None]:
+    """Keep this process from forking within the block; nothing to wait for on a server's database.
+
+    ``alone``: the step is a transaction of its own.
+    """
+    if connection.vendor != "sqlite" or not alone:
         yield
         return
     with _steps:

@@ -145,7 +145,7 @@ class Line:
         tries = Tries(sql)
         while True:
             try:
-                with unforked(sql.connection):
+                with unforked(sql.connection, alone=sql.alone):
                     answer = work(sql)
             except (Conflict, Error) as error:
                 if not tries.once_more(error):
