@@ -7,10 +7,11 @@ sends its job again or deletes it.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any, Final
 
 from celery.app import app_or_default
-from django.db import router
+from django.db import DatabaseError, router
 from django.db.models import F
 
 from django_jobdedup.exceptions import StoredCallError
@@ -51,12 +52,14 @@ def requeue(pk: int, *, using: str | None = None, app: Any = None) -> Any:
     if row is None:
         raise LookupError(f"There is no dead job {pk}: perhaps somebody has sent it again or deleted it.")
     now = int(time.time() * 1000)
-    if not rows.filter(lease__lt=now).update(lease=now + SENDING, version=F("version") + 1):
+    until = now + SENDING
+    if not rows.filter(lease__lt=now).update(lease=until, version=F("version") + 1):
         raise LookupError(f"Dead job {pk} is being sent again by somebody else: look for it in a minute.")
     try:
         result = _send(row, app_or_default(app))
     except BaseException:
-        rows.update(lease=0)
+        with suppress(DatabaseError):  # of a broken transaction: its end frees the row, or a minute does
+            rows.filter(lease=until).update(lease=0)
         raise
     rows.update(
         lease=0,

@@ -101,6 +101,41 @@ def test_who_could_not_send_it_leaves_it_to_the_next(
             requeue(row.pk)
 
 
+def test_who_fails_too_late_leaves_it_to_whoever_has_it_by_then(
+    world: Environment, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call(key, 1)
+    call(key, 2)
+    (row,) = dead_jobs()
+
+    def failing(*_: Any) -> Any:
+        dead_jobs().update(lease=2**50)  # a minute has passed, and another sends it
+        raise OSError("no broker")
+
+    monkeypatch.setattr(dead, "_send", failing)
+    with pytest.raises(OSError, match="no broker"):
+        requeue(row.pk)
+    with pytest.raises(LookupError, match="by somebody else"):
+        requeue(row.pk)
+
+
+def test_an_error_that_breaks_the_transaction_is_told_as_it_is(
+    world: Environment, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call(key, 1)
+    call(key, 2)
+    (row,) = dead_jobs()
+
+    def failing(*_: Any) -> Any:
+        transaction.set_rollback(True)
+        raise DatabaseError("serialization failure")
+
+    monkeypatch.setattr(dead, "_send", failing)
+    with pytest.raises(DatabaseError, match="serialization failure"), transaction.atomic():
+        requeue(row.pk)
+    assert not dead_jobs().get(pk=row.pk).lease
+
+
 def test_a_call_that_somebody_waits_for_is_never_rejected(world: Environment, key: str) -> None:
     call(key, 1)
     assert call(key, 2, task_id=f"given-{key}").outcome == "followed"
