@@ -61,13 +61,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -longest[item.path])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    """Collect what a file has dropped: a socket or file left open is then an error of its last test.
+
+    Else it would be one of whatever runs when the collector comes by.
+    """
+    yield
+    gc.collect()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
-    """Collect what is left, where no test can be blamed for it any more.
-
-    Celery keeps a result backend for each thread and closes none: the connections of the threads that have
-    ended are left to the collector, which may finalize a socket before the connection that would close it.
-    """
+    """Collect what fixtures of a whole folder or run have dropped: the exit code depends on tests alone."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
