@@ -34,6 +34,10 @@ IMPORTS = {"imports": [tasks.MODULE]}
 """Celery options of a worker that knows the tasks of this folder."""
 
 
+LONG = 20.0
+"""Seconds that a run takes which its test is to let end."""
+
+
 @dataclass(slots=True)
 class Stage:
     """A world, its worker, and what can be seen of them."""
@@ -136,8 +140,8 @@ def place(
         yield Place(worker, journal, keys, client, environment.namespace, engine, request.param)
 
 
-def running(place: Place, task: Any, seconds: float, value: int = 1) -> tuple[str, Any]:
-    """Start a job that runs for a while; give its key and its result."""
+def running(place: Place, task: Any, seconds: float = LONG, value: int = 1) -> tuple[str, Any]:
+    """Start a job that runs for a while, or until ``place.let_end``; give its key and its result."""
     key = new_key()
     first = task.delay(key, value, seconds)
     wait_for(lambda: place.journal.runs(key), 10)

@@ -34,6 +34,10 @@ class Place:
         """Give the values with which bodies ran."""
         return strategy_tasks.values(self.client, self.namespace, key)
 
+    def let_end(self, key: str) -> None:
+        """Let the runs of a key end, however long they were to take."""
+        strategy_tasks.let_end(self.client, self.namespace, key)
+
     def dead(self) -> dict[str, Any]:
         """Give the dead jobs by task id."""
         return {row.token: row for row in dead_jobs(self.engine.alias)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import redis
@@ -13,7 +14,7 @@ from django_jobdedup import Reschedule, Wait
 from django_jobdedup.outcomes import Decision, PutOff
 from django_jobdedup.strategies.base import Conflict, Strategy
 from tests.jobs.tasks import JobError, unique
-from tests.rig.journal import recorded, writer
+from tests.rig.journal import TICK, recorded, writer
 
 MODULE = "tests.executing.strategy_tasks"
 QUICKLY = Reschedule(after=0.3, up_to=0.6)
@@ -33,11 +34,19 @@ def values(client: redis.Redis, namespace: str, key: str) -> list[int]:
 
 
 def run(task: Task, key: str, value: int, seconds: float) -> int:
-    """Note the value, take the time, give the value."""
+    """Note the value, take the time or less (``let_end``), give the value."""
+    client = writer(settings.JOURNAL_URL, os.getpid())
     with recorded(task.request, key) as recording:
-        writer(settings.JOURNAL_URL, os.getpid()).rpush(f"{settings.TEST_NAMESPACE}:values:{key}", value)
-        recording.work(seconds)
+        client.rpush(f"{settings.TEST_NAMESPACE}:values:{key}", value)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not client.exists(f"{settings.TEST_NAMESPACE}:end:{key}"):
+            recording.work(min(TICK, seconds))
     return value
+
+
+def let_end(client: redis.Redis, namespace: str, key: str) -> None:
+    """Let the runs of a key end before their time."""
+    client.set(f"{namespace}:end:{key}", 1)
 
 
 def quick(dispatch: Any) -> dict[str, Any]:

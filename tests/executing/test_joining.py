@@ -60,9 +60,10 @@ def test_a_workflow_goes_on_behind_a_job_that_was_woken(place: Place) -> None:
     """It waits behind a run, a plain call joins it, the end of the run publishes it."""
     keys: dict[str, str] = {}
     for form, make in FORMS.items():
-        keys[form], _ = running(place, tasks.rerunning_soon, 1.5)
+        keys[form], _ = running(place, tasks.rerunning_soon)
         make(keys[form], 2, 0)
         assert tasks.rerunning_soon.delay(keys[form], 3).outcome == "rerun"
+        place.let_end(keys[form])
     check_told(place, keys)
     assert [place.values(key) for key in keys.values()] == [[1, 3]] * 3
 
@@ -82,22 +83,25 @@ def test_a_promised_call_that_joins_a_plain_job_is_told_once(place: Place) -> No
     """It follows that job with its own callbacks; that job has none."""
     keys: dict[str, str] = {}
     for form, make in FORMS.items():
-        keys[form], _ = running(place, tasks.rerunning_soon, 1.5)
+        keys[form], _ = running(place, tasks.rerunning_soon)
         assert tasks.rerunning_soon.delay(keys[form], 2).outcome == "accepted"
         make(keys[form], 3, 0)
+        place.let_end(keys[form])
     check_told(place, keys)
     assert [place.values(key) for key in keys.values()] == [[1, 3]] * 3
 
 
 def test_the_expiry_and_the_queue_of_a_call_that_joins_are_its_own(place: Place) -> None:
     """They end with it: the job that it has joined was accepted without."""
-    key, _ = running(place, tasks.rerunning_soon, 1.5)
+    key, _ = running(place, tasks.rerunning_soon)
     second = tasks.rerunning_soon.delay(key, 2)
     third = tasks.rerunning_soon.apply_async((key, 3), expires=0.5, queue="nobody")
     forward = new_key()
     fourth = tasks.rerunning_soon.apply_async((forward, 1), countdown=60)
     fifth = tasks.rerunning_soon.apply_async((forward, 2), countdown=1.0, expires=0.2)
     assert (third.id, fifth.id) == (second.id, fourth.id)
+    time.sleep(0.6)  # the third has expired
+    place.let_end(key)
     assert (second.get(timeout=10), fourth.get(timeout=10)) == (3, 2)
     assert (place.values(key), place.values(forward)) == ([1, 3], [2])
 

@@ -7,14 +7,8 @@ import types
 from typing import Any
 
 import pytest
-from celery import chord, group
-from celery.exceptions import TimeLimitExceeded
+from celery import group
 
-from django_jobdedup import JobDead
-from django_jobdedup.dead import delete, requeue
-from django_jobdedup.stored_call.codec import decode
-from tests.dispatching.looking import holders
-from tests.jobs.tasks import JobError
 from tests.rig.waiting import wait_for
 
 from . import strategy_tasks as tasks
@@ -38,9 +32,10 @@ def test_the_job_that_waits_runs_once_with_the_newest_arguments(place: Place) ->
 
 
 def test_calls_during_a_run_are_one_run_more(place: Place) -> None:
-    key, first = running(place, tasks.rerunning_soon, 1.0)
+    key, first = running(place, tasks.rerunning_soon)
     second, third, fourth = (tasks.rerunning_soon.delay(key, value) for value in (2, 3, 4))
     assert (second.outcome, third.outcome, fourth.outcome) == ("accepted", "rerun", "rerun")
+    place.let_end(key)
     assert first.get(timeout=10) == 1
     assert {each.get(timeout=10) for each in (second, third, fourth)} == {4}
     assert place.values(key) == [1, 4]
@@ -49,12 +44,13 @@ def test_calls_during_a_run_are_one_run_more(place: Place) -> None:
 
 def test_the_end_of_a_run_wakes_the_job_that_waits_for_it(place: Place) -> None:
     """Its message sleeps for four seconds at least; the call is stored, so it is published at once."""
-    key, first = running(place, tasks.rerunning, 1.0)
+    key, first = running(place, tasks.rerunning)
     second = tasks.rerunning.delay(key, 2)
     place.worker.wait_for_log(f"{second.id}] is put off behind job {first.id}")
+    place.let_end(key)
     assert second.get(timeout=10) == 2
     begun, later = place.journal.runs(key)
-    assert later.started - begun.started < 3.5
+    assert later.started - begun.ended < 3.0
     assert place.journal.overlaps(key) == []
     wait_for(lambda: place.worker.log.count(f"{second.id}] received") >= 3, 10)
     place.worker.wait_for_log(f"{second.id}] ignored")
@@ -63,12 +59,13 @@ def test_the_end_of_a_run_wakes_the_job_that_waits_for_it(place: Place) -> None:
 
 def test_a_member_of_a_group_is_woken_too(place: Place) -> None:
     """Celery gives it options of its own that a woken message has to say otherwise."""
-    key, first = running(place, tasks.rerunning, 1.0)
+    key, first = running(place, tasks.rerunning)
     members = group([tasks.rerunning.si(key, 2)]).apply_async()
     place.worker.wait_for_log(f"{members[0].id}] is put off behind job {first.id}")
+    place.let_end(key)
     assert members.get(timeout=10) == [2]
     begun, later = place.journal.runs(key)
-    assert later.started - begun.started < 3.5
+    assert later.started - begun.ended < 3.0
     assert "internal error in waking" not in place.worker.log
 
 
@@ -131,8 +128,9 @@ def test_the_last_call_runs_and_the_older_message_ends_as_covered_by_it(place: P
 
 
 def test_a_running_job_is_followed_by_the_newcomer(place: Place) -> None:
-    key, first = running(place, tasks.replacing, 1.0)
+    key, first = running(place, tasks.replacing)
     second, third = tasks.replacing.delay(key, 2), tasks.replacing.delay(key, 3)
+    place.let_end(key)
     assert first.get(timeout=10) == 1
     assert third.get(timeout=10) == 3
     assert second.get(timeout=10) == {"suppressed_by": third.id}
@@ -155,22 +153,24 @@ def test_the_soonest_runs(place: Place) -> None:
 
 
 def test_a_start_that_waits_begins_when_the_other_has_ended(place: Place) -> None:
-    key, first = running(place, tasks.waiting, 0.6)
+    key, first = running(place, tasks.waiting)
     second = tasks.waiting.delay(key, 2)
+    place.worker.wait_for_log(f"{second.id}] waits for job {first.id}, at most 1 s")
+    place.let_end(key)
     assert second.get(timeout=10) == 2
     begun, later = place.journal.runs(key)
     assert later.started - (begun.ended or 0.0) < 1.5
     assert place.journal.overlaps(key) == []
-    assert f"{second.id}] waits for job {first.id}, at most 1 s" in place.worker.log
     assert f"{second.id}] is put off" not in place.worker.log
 
 
 def test_a_start_that_waited_in_vain_goes_by_the_next_strategy(place: Place) -> None:
-    key, first = running(place, tasks.waiting_in_vain, 2.0)
+    key, first = running(place, tasks.waiting_in_vain)
     second = tasks.waiting_in_vain.delay(key, 2)
     assert second.get(timeout=10) == {"suppressed_by": first.id}
     place.check_covered(second.id, first.id)
     assert first.state != "SUCCESS", "it did not wait for the end"
+    place.let_end(key)
     assert first.get(timeout=10) == 1
 
 
@@ -178,11 +178,12 @@ def test_a_start_that_waited_in_vain_goes_by_the_next_strategy(place: Place) -> 
 
 
 def test_a_strategy_of_ones_own_decides_in_the_worker(place: Place) -> None:
-    key, _ = running(place, tasks.own_way, 1.0)
+    key, first = running(place, tasks.own_way)
     second = tasks.own_way.delay(key, 2)
+    place.worker.wait_for_log(f"{second.id}] is put off behind job {first.id}")
+    place.let_end(key)
     assert second.get(timeout=10) == 2
     assert place.journal.overlaps(key) == []
-    place.worker.wait_for_log(f"{second.id}] is put off behind job")
 
 
 @pytest.fixture
@@ -198,124 +199,10 @@ def gone(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_worker_that_cannot_import_a_strategy_puts_the_start_off_and_says_so(
     place: Place, gone: Any
 ) -> None:
-    key, _ = running(place, tasks.own_way, 1.0)
+    key, _ = running(place, tasks.own_way)
     second = tasks.own_way.apply_async((key, 2), unique={"on_conflict": gone})
     place.worker.wait_for_log("Nothing here has imported gone_strategies")
     assert "a start is put off, because this worker cannot make the strategy" in place.worker.log
+    place.let_end(key)
     assert second.get(timeout=20) == 2
     assert place.journal.overlaps(key) == []
-
-
-# Dead jobs
-
-
-def test_a_rejected_start_is_a_dead_job_and_a_failure(place: Place) -> None:
-    key, first = running(place, tasks.rejecting, 1.0)
-    second = tasks.rejecting.apply_async((key, 2), link_error=tasks.told.s(key))
-    with pytest.raises(
-        JobDead, match=rf"rejecting is dead: rejected: job {first.id} holds its lock"
-    ) as caught:
-        second.get(timeout=10)
-    assert (caught.value.task_id, caught.value.reason) == (
-        second.id,
-        f"rejected: job {first.id} holds its lock",
-    )
-    row = place.dead()[second.id]
-    assert (row.state, row.name, row.reason) == ("dead", tasks.rejecting.name, caught.value.reason)
-    wait_for(lambda: place.values(f"{key}-told"), 10)
-    assert first.get(timeout=10) == 1
-    assert place.values(key) == [1]
-
-
-def test_a_rejected_member_fails_its_chord_loudly(place: Place) -> None:
-    """Case U40: the strict strategy hides nothing: the chord fails, and its error callback is called."""
-    key, first = running(place, tasks.rejecting, 2.0)
-    body = tasks.summed.s(key).on_error(tasks.told.s(key))
-    done = chord([tasks.rejecting.s(key, 2), tasks.own_way.s(f"{key}-other", 1)], body).apply_async()
-    with pytest.raises(JobDead, match=f"rejected: job {first.id} holds its lock"):
-        done.get(timeout=10)
-    wait_for(lambda: place.values(f"{key}-told"), 10)
-    assert done.state == "FAILURE"
-    assert place.values(f"{key}-summed") == []
-    first.get(timeout=10)
-
-
-def test_a_dead_job_that_is_sent_again_is_a_new_job(place: Place) -> None:
-    key, first = running(place, tasks.rejecting, 0.5)
-    second = tasks.rejecting.apply_async((key, 2), headers={"traceparent": "00-1"}, expires=600)
-    with pytest.raises(JobDead):
-        second.get(timeout=10)
-    first.get(timeout=10)
-    row = place.dead()[second.id]
-    again = requeue(row.pk, using=place.engine.alias)
-    assert again.id != second.id
-    assert again.get(timeout=10) == 2
-    assert second.id not in place.dead()
-    row.refresh_from_db()
-    assert (row.state, row.reason, row.mark_by) == ("superseded", f"sent again as {again.id}", again.id)
-    with pytest.raises(LookupError, match=f"There is no dead job {row.pk}"):
-        requeue(row.pk, using=place.engine.alias)
-    assert place.values(key) == [1, 2]
-
-
-def test_a_dead_job_keeps_the_newest_arguments_of_those_that_joined_it(place: Place) -> None:
-    key, first = running(place, tasks.rejecting_reruns, 2.0)
-    second = tasks.rejecting_reruns.apply_async((key, 2), countdown=0.7, headers={"trace": "own"})
-    third = tasks.rejecting_reruns.apply_async((key, 3), countdown=0.7, headers={"trace": "other"})
-    assert third.id == second.id
-    with pytest.raises(JobDead):
-        second.get(timeout=10)
-    first.get(timeout=10)
-    row = place.dead()[second.id]
-    call, _ = decode(bytes(row.call), accept={"application/json"})
-    assert (call.args, call.options["headers"]["trace"]) == ((key, 3), "own")
-    again = requeue(row.pk, using=place.engine.alias)
-    assert again.get(timeout=10) == 3
-
-
-def test_a_job_that_was_put_off_too_often_is_dead(place: Place) -> None:
-    key, first = running(place, tasks.patient_twice, 2.5)
-    second = tasks.patient_twice.delay(key, 2)
-    with pytest.raises(JobDead, match=f"put off 2 times: job {first.id} holds its lock"):
-        second.get(timeout=10)
-    row = place.dead()[second.id]
-    assert delete(row.pk, using=place.engine.alias) is True
-    assert delete(row.pk, using=place.engine.alias) is False
-    assert second.id not in place.dead()
-    first.get(timeout=10)
-
-
-def test_a_task_that_kills_its_worker_starts_three_times_and_is_dead(place: Place) -> None:
-    """Case U04: with a requeue for lost processes nothing else would stop it.
-
-    Without one the key is free after the first loss: ``endings/rows.py``, "its process is killed".
-    """
-    key = new_key()
-    first = tasks.poisonous.apply_async((key, 1), link_error=tasks.told.s(key))
-    with pytest.raises(JobDead, match="started 3 times without an end"):
-        first.get(timeout=30)
-    assert place.values(key) == [1, 1, 1]
-    assert first.id in place.dead()
-    wait_for(lambda: place.values(f"{key}-told"), 10)
-    assert tasks.poisonous.delay(key, 2, healthy=True).get(timeout=10) == 2
-    place.wait_until_free()
-
-
-def test_keep_on_failure_keeps_the_lock_over_the_hard_time_limit(place: Place) -> None:
-    """A failure that no body saw is one as well."""
-    key = new_key()
-    first = tasks.kept_over_its_limit.delay(key, 1)
-    with pytest.raises(TimeLimitExceeded):
-        first.get(timeout=10)
-    name = tasks.kept_over_its_limit.name
-    wait_for(lambda: [each.state for each in holders(first, name)] == ["K"], 5)
-    second = tasks.kept_over_its_limit.delay(key, 2)
-    assert (second.outcome, second.id) == ("suppressed", first.id)
-
-
-def test_retries_have_a_bound_of_their_own(place: Place) -> None:
-    """Six attempts end each in a retry, the last as a failure: none of them is a start without an end."""
-    key = new_key()
-    with pytest.raises(JobError):
-        tasks.retried_too_often.delay(key).get(timeout=20)
-    assert len(place.values(key)) == 6
