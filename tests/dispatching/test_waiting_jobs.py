@@ -111,7 +111,7 @@ def test_a_waiting_job_whose_message_is_overdue_is_published_again_with_the_newe
     holders(first, TASK.name)  # confirmed
     redis_client.delete(f"{world.namespace}:{key}")
     wait_for(lambda: overdue_at(first) < now(first), 5)
-    second = call(key, 2, unique={"ttl": 0.3})
+    second = call(key, 2)
     assert (second.outcome, second.id) == ("rerun", first.id)
     (message,) = messages(redis_client, world.namespace, key)
     assert (message["headers"]["id"], message["arguments"]) == (first.id, [key, 2])

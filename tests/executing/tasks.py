@@ -192,7 +192,7 @@ def short_lived(self: Task, key: str, times: int = 0, countdown: float = 0.0) ->
 
 
 @shared_task(
-    bind=True, max_retries=3, autoretry_for=(JobError,), retry_backoff=False, default_retry_delay=1,
+    bind=True, max_retries=3, autoretry_for=(JobError,), retry_backoff=False, default_retry_delay=2,
     unique=declared(),
 )  # fmt: skip
 def failing_twice(self: Task, key: str) -> int:
@@ -208,7 +208,7 @@ def stepping(self: Task, key: str, step: int = 0) -> int:
     """Retry once with other arguments."""
     with recorded(self.request, key):
         if step == 0:
-            raise self.retry(args=(key,), kwargs={"step": 1}, countdown=1.0)
+            raise self.retry(args=(key,), kwargs={"step": 1}, countdown=2.0)
     return step
 
 

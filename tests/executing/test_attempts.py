@@ -35,8 +35,8 @@ def _chain(stage: Stage, attempts: int, call: Callable[[str], Any], outside: Cal
     """Call, let an outsider call during the first back-off and after the end."""
     key = new_key()
     first = call(key)
-    wait_for(lambda: stage.runs(key), 10, every=0.1)
-    time.sleep(0.4)
+    wait_for(lambda: [run for run in stage.runs(key) if run.ended], 10, every=0.1)
+    time.sleep(0.1)
     life = stage.lock_keys.life(first.fingerprint)
     outsider = outside(key)
     wait_for(lambda: len(stage.runs(key)) == attempts and stage.runs(key)[-1].ended, 20, every=0.1)
@@ -56,21 +56,21 @@ def _chain(stage: Stage, attempts: int, call: Callable[[str], Any], outside: Cal
 
 @stories.tell
 def retries(stage: Stage) -> Chain:
-    """Two retries after a second each, then success."""
+    """Two retries after two seconds each, then success."""
     call = tasks.chained_attempts.delay
-    return _chain(stage, 3, lambda key: call(key, 2, 1.0), lambda key: call(key, 0))
+    return _chain(stage, 3, lambda key: call(key, 2, 2.0), lambda key: call(key, 0))
 
 
 @stories.tell
 def retries_used_up(stage: Stage) -> Chain:
     """One retry is allowed, and it is not enough."""
-    return _chain(stage, 2, lambda key: tasks.early.delay(key, "retry", 1.0), tasks.early.delay)
+    return _chain(stage, 2, lambda key: tasks.early.delay(key, "retry", 2.0), tasks.early.delay)
 
 
 @stories.tell
 def late_retries_used_up(stage: Stage) -> Chain:
     """The same, acked late."""
-    return _chain(stage, 2, lambda key: tasks.late.delay(key, "retry", 1.0), tasks.late.delay)
+    return _chain(stage, 2, lambda key: tasks.late.delay(key, "retry", 2.0), tasks.late.delay)
 
 
 @stories.tell

@@ -18,6 +18,7 @@ from kombu.exceptions import EncodeError
 from django_jobdedup import Reschedule
 from django_jobdedup.header import HEADER
 from testproject.celery import app
+from tests.dispatching.looking import holders
 from tests.rig.environment import Environment, new_namespace
 from tests.rig.waiting import wait_for
 from tests.rig.worker import Worker
@@ -98,8 +99,12 @@ def scene(redis_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         worker.wait_until_ready()
         lock_keys = stack.enter_context(closing(LockKeys(environment)))
         sent = {(serializer, name): Sent() for serializer in SERIALIZERS for name in VALUES}
-        for place, one in sent.items():
-            _send_twice(*place, one)
+        worker.pause()  # it frees the key of a message that it cannot read as soon as it sees it
+        try:
+            for place, one in sent.items():
+                _send_twice(*place, one)
+        finally:
+            worker.resume()
         _send_raw_and_beside(sent, worker)
         yield Scene(sent, lock_keys, worker)
     environment.clean()
@@ -183,8 +188,9 @@ def test_a_put_off_is_written_as_its_message_was(scene: Scene, compression: str 
     word = f"put off {compression}"
     policy = {"lock": "while_executing", "key": "word", "on_conflict": Reschedule(after=0.3, up_to=0.6)}
     options = {"serializer": "pickle", "compression": compression, "unique": policy}
-    first = tasks.keyed_by_value.apply_async((1, word, 1.0), **options)
-    time.sleep(0.3)
+    first = tasks.keyed_by_value.apply_async((1, word, 2.0), **options)
+    name = tasks.keyed_by_value.name
+    wait_for(lambda: [holder.state for holder in holders(first, name)] == ["R"], 10, what="a run")
     second = tasks.keyed_by_value.apply_async(({1, 2}, word), **options)
     assert (first.get(timeout=10), second.get(timeout=10)) == ("done", "done")
     assert f"{second.id}] is put off behind job {first.id}" in scene.worker.log

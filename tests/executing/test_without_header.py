@@ -46,8 +46,8 @@ def _received(stage: Stage, id: str) -> None:
 def two_raw_sends(stage: Stage) -> dict[str, Any]:
     """Two messages of one call from a sender without the app, then a call from one with it."""
     key = new_key()
-    first = send_raw(tasks.early.name, key, "succeed", 1.0)
-    second = send_raw(tasks.early.name, key, "succeed", 1.0)
+    first = send_raw(tasks.early.name, key, "succeed", 3.0)
+    second = send_raw(tasks.early.name, key, "succeed", 3.0)
     _received(stage, second.id)
     hooked = tasks.early.delay(key)
     value = second.get(timeout=10)
