@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import traceback
 from typing import Any
 
 import django
@@ -37,9 +38,9 @@ def compete(rival: int, engine: Engine, rounds: int, pooled: bool, barrier: Any,
             for discipline in (take_keys, take_seats, add_up, take_many, defer_two):
                 barrier.wait(60)
                 told[discipline.__name__] = discipline(store, engine, rival, rounds, barrier)
-        except Exception as error:
+        except Exception:
             barrier.abort()
-            told["error"] = repr(error)
+            told["error"] = traceback.format_exc()
         results.put(told)
         store.close()
         connections.close_all()

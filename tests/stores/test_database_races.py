@@ -43,7 +43,7 @@ def race(engine: Engine, rounds: int = ROUNDS, *, pooled: bool = False) -> list[
     results.close()
     results.join_thread()
     errors = [answers["error"] for answers in told if "error" in answers]
-    assert not errors, errors
+    assert not errors, "\n".join(errors)
     return told
 
 
