@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from django_jobdedup.call import Call
 from django_jobdedup.dispatching.inline import unpublished
+from django_jobdedup.outcomes import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,8 @@ class Taken:
     """One call in the basket.
 
     ``way`` is Celery's own ``send_task``, ``place`` the number of the signature that the call came from,
-    ``standin`` the result that Celery's code on the way back sees until the call is decided.
+    ``standin`` the result that Celery's code on the way back sees until the call is decided, ``outcome`` what
+    it becomes where it does not pass the middleware.
     """
 
     app: Any
@@ -24,6 +26,7 @@ class Taken:
     call: Call
     place: int
     standin: Any
+    outcome: Outcome = Outcome.UNKNOWN
 
     @property
     def has_policy(self) -> bool:
@@ -39,10 +42,10 @@ class Basket:
         #: The number of the signature whose calls come now.
         self.place = 0
 
-    def take(self, app: Any, way: Callable[..., Any], call: Call) -> Any:
+    def take(self, app: Any, way: Callable[..., Any], call: Call, outcome: Outcome = Outcome.UNKNOWN) -> Any:
         """Take a call; return a result for its id."""
         standin = unpublished(app, call)
-        self.taken.append(Taken(app, way, call, self.place, standin))
+        self.taken.append(Taken(app, way, call, self.place, standin, outcome))
         return standin
 
 

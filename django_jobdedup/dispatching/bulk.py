@@ -20,7 +20,7 @@ from django_jobdedup.dispatching.announcing import announce
 from django_jobdedup.dispatching.basket import Basket, Taken, basket
 from django_jobdedup.dispatching.hook import result_of
 from django_jobdedup.dispatching.pipeline import Pipeline
-from django_jobdedup.dispatching.result import unmarked
+from django_jobdedup.dispatching.result import marked, unmarked
 from django_jobdedup.exceptions import BulkError
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.base import Dispatch
@@ -131,6 +131,8 @@ def _with_its_holder(done: Dispatch, failed: Mapping[str, BaseException | None])
 
 
 def _result(taken: Taken, done: Dispatch) -> Any:
+    if taken.outcome is Outcome.BYPASSED:
+        return marked(taken.app, replace(done, outcome=taken.outcome))
     if not taken.has_policy:
         return unmarked(done.result)
     announce(done)

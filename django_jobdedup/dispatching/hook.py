@@ -163,6 +163,8 @@ def _off(app: Any, original: Callable[..., Any], name: str, args: Any, kwargs: A
     headers = options.get("headers")
     if headers and HEADER in headers:
         options["headers"] = {key: value for key, value in headers.items() if key != HEADER}
+    if (collecting := basket.get()) is not None:
+        return collecting.take(app, original, _plain(name, args, kwargs, options), Outcome.BYPASSED)
     result = original(app, name, args, kwargs, **options)
     call = Call(task=name, id=result.id)
     return marked(app, Dispatch(call, Outcome.BYPASSED, result.id, result=result))

@@ -356,6 +356,29 @@ def test_in_off_mode_nothing_is_folded(world: Environment, redis_client: redis.R
     assert ids(redis_client, world.namespace, key) == [each.id for each in done]
 
 
+@override_settings(JOBDEDUP_MODE="off")
+def test_in_off_mode_the_others_go_out_when_one_cannot(
+    world: Environment, redis_client: redis.Redis, key: str
+) -> None:
+    some = [tasks.until_executed.s(key), tasks.plain.s(object()), tasks.plain.s(key)]
+    with pytest.raises(BulkError) as caught:
+        dispatch_many(each.set(queue=key) for each in some)
+    first, none, last = caught.value.results
+    assert none is None
+    assert isinstance(caught.value.errors[1], EncodeError)
+    assert [str(first.outcome), str(last.outcome)] == ["bypassed", "bypassed"]
+    assert ids(redis_client, world.namespace, key) == [first.id, last.id]
+
+
+@override_settings(JOBDEDUP_MODE="off")
+def test_in_off_mode_nothing_goes_out_when_the_arguments_of_one_do_not_fit(
+    world: Environment, redis_client: redis.Redis, key: str
+) -> None:
+    with pytest.raises(TypeError, match="missing"):
+        dispatch_many(each.set(queue=key) for each in (tasks.plain.s(key), tasks.until_executed.s()))
+    assert ids(redis_client, world.namespace, key) == []
+
+
 def test_an_override_of_apply_async_keeps_its_say(
     world: Environment, redis_client: redis.Redis, key: str
 ) -> None:
