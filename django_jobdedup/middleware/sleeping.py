@@ -5,8 +5,12 @@ Its message sleeps and comes by itself, whatever happens here: this only saves t
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import Final
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from celery.utils.time import maybe_iso8601
 
 from django_jobdedup import signals
 from django_jobdedup.call import Execution
@@ -55,7 +59,8 @@ def lie_down(store: Store, request: Claim, execution: Execution, shut: ClaimResu
 def _sleep(store: Store, request: Claim, execution: Execution) -> Sleep | None:
     """What to tell the store; None for a call that cannot be kept: it sleeps without a place in the line."""
     header, app = execution.header, execution.task_object.app
-    if execution.eager:
+    life = min(longest_sleep(app), _time_left(execution.task_object.request.expires))
+    if execution.eager or life <= 0:
         return None
     call = None
     if durable(header.knobs.store) is None:
@@ -64,4 +69,12 @@ def _sleep(store: Store, request: Claim, execution: Execution) -> Sleep | None:
             call = stored(with_header(again, header), largest=LARGEST)
         except StoredCallError:
             return None
-    return Sleep(request.ref, request.id, request.n, request.gate, call, longest_sleep(app), header.woken)
+    return Sleep(request.ref, request.id, request.n, request.gate, call, life, header.woken)
+
+
+def _time_left(expires: Any) -> float:
+    """Return how long a delivery may still start, seconds: whoever is woken later ends, and wakes nobody."""
+    moment = maybe_iso8601(expires)
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        return math.inf
+    return (moment - datetime.now(UTC)).total_seconds()

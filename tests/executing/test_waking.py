@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -243,6 +244,19 @@ def test_the_call_is_kept_as_it_was_sent(place: Place) -> None:
     assert call.options["headers"]["traceparent"] == "00-1"
     assert datetime.fromisoformat(call.options["expires"]) == late
     assert call.options["priority"] == 3
+    wake(waiter)
+    assert job.get(timeout=SOON) == 2
+
+
+def test_who_has_expired_is_not_woken_in_place_of_the_next(place: Place) -> None:
+    key = new_key()
+    first = Run(tasks.early, key, 2)
+    expired = tasks.early.apply_async((key, 2), expires=2)
+    place.worker.wait_for_log(f"{expired.id}] ignored")
+    job = asleep(place, tasks.early, key, 2)
+    time.sleep(2)
+    waiter = first.end()
+    assert waiter.id == job.id
     wake(waiter)
     assert job.get(timeout=SOON) == 2
 
