@@ -38,8 +38,8 @@ def dispatch_many(signatures: Iterable[Any]) -> list[Any]:
 
     A call that cannot be decided (an argument without a canonical form, a policy that cannot work) raises
     its own error, with a note that says which call it is, before anything is locked or queued. Raises
-    BulkError, which holds all results, when some calls were refused by the strategy ``raise`` or could
-    not be published. Raises TypeError for what is no signature of a task.
+    BulkError, which holds all results, when some calls were refused by the strategy ``raise``, could not be
+    published, or could not be refused. Raises TypeError for what is no signature of a task.
     """
     if isinstance(signatures, Signature):
         raise TypeError("dispatch_many() takes a list of signatures, not one: write [build_report.s(42)].")

@@ -11,6 +11,7 @@ from django_jobdedup.middleware import mistake
 from django_jobdedup.middleware.base import Seat
 from django_jobdedup.middleware.merging import join
 from django_jobdedup.middleware.observing import outcome_of_seat
+from django_jobdedup.middleware.out_of_time import let_pass
 from django_jobdedup.middleware.planning import Plan, with_header
 from django_jobdedup.middleware.refusing import observed, refuse
 from django_jobdedup.middleware.verdict import Verdict
@@ -105,6 +106,16 @@ def _unasked(item: Plan) -> Verdict:
 
 
 def _decide(item: Plan, answer: AcquireResult) -> Verdict:
+    """Keep an error to its own call: others have their seats by now, and need their messages."""
+    try:
+        return _decided(item, answer)
+    except Exception as error:
+        let_pass(error)
+        fingerprint = item.header.fingerprint if item.header is not None else ""
+        return Verdict(item.call, Outcome.UNKNOWN, False, fingerprint=fingerprint, error=error)
+
+
+def _decided(item: Plan, answer: AcquireResult) -> Verdict:
     call, header = item.call, item.header
     assert header is not None  # noqa: S101 - only calls with a header are asked for
     if isinstance(answer, Held) and header.knobs.observe:

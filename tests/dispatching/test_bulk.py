@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 import redis
 from celery import chain, group
+from django.db import DatabaseError
 from django.test import override_settings
 from kombu.exceptions import EncodeError, OperationalError
 
 from django_jobdedup import BulkError, DuplicateDispatch, FingerprintError, PolicyError, dispatch_many
 from django_jobdedup.dispatching import hook, pipeline
 from django_jobdedup.dispatching.confirm import confirmer
+from django_jobdedup.middleware import refusing
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.redis.store import RedisStore
 from testproject.celery import app
@@ -333,6 +335,32 @@ def test_a_pipeline_that_breaks_is_tried_again_with_the_same_messages(
     assert [str(each.outcome) for each in done] == ["accepted", "accepted"]
     # Perhaps published twice: each copy is claimed, one runs.
     assert set(ids(redis_client, world.namespace, key)) == {each.id for each in done}
+
+
+def test_a_refusal_that_fails_is_an_error_of_its_own_call(
+    world: Environment, redis_client: redis.Redis, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others have their seats by then: without messages they would refuse what comes."""
+
+    def bury(*args: Any) -> None:
+        raise DatabaseError("the database is down")
+
+    rejecting = tasks.until_executed.s(key).set(queue=key, unique={"on_conflict": "reject"})
+    held = tasks.until_executed.apply_async((key,), queue=key)
+    monkeypatch.setattr(refusing, "bury", bury)
+    with pytest.raises(BulkError, match="the database is down") as caught:
+        dispatch_many(
+            [
+                tasks.until_executed.s(f"{key}-other").set(queue=key),
+                rejecting,
+                tasks.plain.s(key).set(queue=key),
+            ]
+        )
+    first, none, last = caught.value.results
+    assert none is None
+    assert isinstance(caught.value.errors[1], DatabaseError)
+    assert (str(first.outcome), str(last.outcome)) == ("accepted", "unknown")
+    assert ids(redis_client, world.namespace, key) == [held.id, first.id, last.id]
 
 
 # Off, eager, in a worker
