@@ -211,6 +211,26 @@ def test_a_conflict_inside_a_transaction_is_raised_with_advice(database: Databas
     assert isinstance(database.claim("a"), Claimed)
 
 
+def test_a_call_in_a_transaction_that_meets_another_is_raised_with_advice(
+    database: DatabaseBench, second: Any
+) -> None:
+    """Its row is written there, so nobody else can try again."""
+    database.wait("a")
+    be_impatient(database)
+    hold(second)
+    call = Acquire(REF, "a", call=b"x")
+    try:
+        with (
+            pytest.raises(TransactionConflict, match="run the whole transaction again"),
+            transaction.atomic(database.engine.alias),
+        ):
+            database.store.defer([call])
+    finally:
+        let_go(second)
+    with transaction.atomic(database.engine.alias):
+        database.store.defer([call])
+
+
 def test_outside_of_one_it_is_tried_again(database: DatabaseBench, second: Any) -> None:
     database.wait("a")
     be_impatient(database)

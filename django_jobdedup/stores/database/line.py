@@ -155,10 +155,15 @@ class Line:
             return answer
 
     def raw(self, work: Callable[[Sql], T]) -> T:
-        """Take a step once, and let every error pass: the transaction is the caller's."""
+        """Take a step once, and let every error pass: the transaction is the caller's.
+
+        Raises TransactionConflict where the database has ended it because of another one.
+        """
         try:
             return work(self._sql())
         except Error as error:
+            if is_busy(error):
+                raise TransactionConflict() from error
             if not lacks_tables(error):
                 raise
             raise type(error)(f"{error}; {migrate(self.using)}") from error
