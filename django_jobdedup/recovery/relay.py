@@ -113,12 +113,14 @@ def _without_lapsed(store: DurableStore, intents: list[Intent], tally: Tally) ->
     """Let jobs lapse that were published before, while the mode is ``off``; return the others.
 
     Workers ignore locks then, so nobody says that a job has run: published again each TTL, it would run for
-    ever. A message that still waits runs when its turn comes.
+    ever. A message that still waits runs when its turn comes. A job that calls have joined stays for the time
+    after: their arguments are nowhere else.
     """
     if conf.MODE != "off":
         return intents
     for intent in intents:
-        if intent.published and store.resolve(intent.ref, intent.id, "lost", reason=LAPSED) is None:
+        lapsed = intent.published and not intent.joined
+        if lapsed and store.resolve(intent.ref, intent.id, "lost", reason=LAPSED) is None:
             tally["settled"] += 1
     return [intent for intent in intents if not intent.published]
 

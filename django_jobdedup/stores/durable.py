@@ -30,6 +30,7 @@ class Intent:
     ``decided`` False: written in a transaction, without a seat so far. ``call`` is the stored call with
     the newest arguments, ``n`` the attempt to publish it as, ``attempts`` how often that has failed.
     ``published``: a message of it was out, and nothing was heard of it for its TTL; ``copies``: how often.
+    ``joined``: it has the arguments of a call that has joined it, which its message has not.
     """
 
     ref: Ref
@@ -41,6 +42,7 @@ class Intent:
     attempts: int = 0
     published: bool = False
     copies: int = 0
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)

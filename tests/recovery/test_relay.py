@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -223,6 +224,25 @@ def test_while_the_mode_is_off_what_was_published_lapses_and_the_rest_goes_out(
     assert base.sent() == [first.id, second.id]
     settings.JOBDEDUP_MODE = "enforce"
     assert tasks.until_executed.delay("a").outcome == "accepted", "the key is free"
+
+
+def test_what_calls_have_joined_is_kept_while_the_mode_is_off_and_published_when_it_is_on(
+    base: Base, settings: Any
+) -> None:
+    """The message has run with its own arguments, if it has: those of the others are in the row only."""
+    settings.JOBDEDUP_CONFIRM_WITHIN = 0.2
+    rerun = {"ttl": 0.5, "key": [], "on_conflict": "rerun"}
+    first, second = (tasks.until_executed.apply_async((each,), unique=rerun) for each in "ab")
+    assert (second.id, second.outcome) == (first.id, "rerun")
+    settings.JOBDEDUP_MODE = "off"
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        assert relay(never) == {}
+        time.sleep(0.1)
+    assert base.sent() == [first.id]
+    settings.JOBDEDUP_MODE = "enforce"
+    wait_for(lambda: relay(never)["published"], 20, what="the job with the newest arguments")
+    assert base.sent() == [first.id] * 2
 
 
 @pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")

@@ -22,7 +22,7 @@ MOST: Final = 500
 BATCH: Final = 100
 INTENT: Final = (
     "id", "shard", "fingerprint", "token", "name", "call", "seat", "attempts", "mark_n", "mark_until",
-    "copies", "relay",
+    "copies", "relay", "merged",
 )  # fmt: skip
 #: The first letter of the stamp in a row whose message has been out before.
 OUT: Final = "+"
@@ -124,6 +124,7 @@ def _intent(row: tuple[Any, ...], now: int) -> Intent:
         values["attempts"],
         values["relay"].startswith(OUT),
         values["copies"],
+        bool(values["merged"]),
     )
 
 
