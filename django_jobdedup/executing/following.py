@@ -16,6 +16,7 @@ from django_jobdedup.call import Call, Execution
 from django_jobdedup.conf import conf
 from django_jobdedup.executing import winner
 from django_jobdedup.header import task_id_of
+from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.addressing import ref_of
 from django_jobdedup.middleware.planning import request_for
 from django_jobdedup.middleware.promising import has_results
@@ -71,7 +72,7 @@ class Later:
 def follow(execution: Execution) -> Execution | Taken | Later:
     """Look after the job that this one follows; the execution comes back where its own body has to run."""
     header, task = execution.header, execution.task_object
-    if conf.MODE == "observe":  # the sender enforces, this worker does not
+    if conf.MODE == "observe" or not stack.locks():  # the sender enforces, this worker does not
         return _alone(execution)
     if header.mark:
         return Taken(Start.SUPPRESSED, task_id_of(header.mark))
