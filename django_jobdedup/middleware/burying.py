@@ -10,6 +10,7 @@ import logging
 import time
 from dataclasses import replace
 
+from django.core.exceptions import AppRegistryNotReady, ImproperlyConfigured
 from django.db import IntegrityError, router, transaction
 
 from django_jobdedup import signals
@@ -49,7 +50,13 @@ def bury(call: Call, header: Header, reason: str, by: str = "") -> None:
 
 
 def _write(header: Header, body: bytes | None, reason: str, by: str, *, using: str | None) -> None:
-    from django_jobdedup.models.intent import JobIntent, State
+    try:
+        from django_jobdedup.models.intent import JobIntent, State
+    except AppRegistryNotReady as error:
+        raise ImproperlyConfigured(
+            "The list of dead jobs is in the database: call django.setup() first, or refuse without it (the "
+            "strategies skip, log, raise)."
+        ) from error
 
     using = using or router.db_for_write(JobIntent)
     now = int(time.time() * 1000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from django_jobdedup.call import Call
 from django_jobdedup.exceptions import StoreUnavailable
@@ -50,16 +50,30 @@ def _ask(plans: Sequence[Plan]) -> dict[int, AcquireResult]:
         if item.request is not None and item.header is not None:
             by_store.setdefault(item.header.knobs.store, []).append((place, item.request))
     answers: dict[int, AcquireResult] = {}
+    unusable = _open(plans, by_store)
     for alias, every in by_store.items():
         asked, folded = fold(every)
         results: Sequence[AcquireResult]
         try:
-            results = stores[alias].acquire_many([request for _, request in asked])
+            refused = unusable.get(alias)
+            requests = [request for _, request in asked]
+            results = [refused] * len(asked) if refused else stores[alias].acquire_many(requests)
         except Exception as error:
             results = [_unusable(error, [plans[place].call for place, _ in asked])] * len(asked)
         answers.update(zip((place for place, _ in asked), results, strict=True))
         answers.update((place, for_equal(answers[first], plans[first])) for place, first in folded.items())
     return answers
+
+
+def _open(plans: Sequence[Plan], by_store: Mapping[str, list[tuple[int, Acquire]]]) -> dict[str, Unavailable]:
+    """Open every store before the first is asked: an error is raised while no call has its seat yet."""
+    unusable = {}
+    for alias, every in by_store.items():
+        try:
+            stores[alias]
+        except Exception as error:
+            unusable[alias] = _unusable(error, [plans[place].call for place, _ in every])
+    return unusable
 
 
 def fold(
