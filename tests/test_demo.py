@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -10,9 +11,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import psutil
@@ -20,6 +23,7 @@ import pytest
 import redis
 
 from testproject.demo.facts import Asked, Ran
+from testproject.demo.storm import Storm, Wanted
 from testproject.demo.tally import Tally, finished
 from testproject.demo.verdict import judge
 from testproject.embedded_redis import EmbeddedRedis, free_port
@@ -193,6 +197,28 @@ def test_with_early_ack_it_ends_with_1_and_names_a_lost_job(played: Callable[[Na
     demo = played("early ack")
     assert demo.code == 1, demo.output
     assert re.search(r"\(.*\) was lost: job [\w-]+ never ran to its end", demo.output)
+
+
+def test_an_interrupt_in_the_midst_of_the_beginning_stops_the_storm() -> None:
+    """Its threads would go on calling while the demo cleans up."""
+    made: list[int] = []
+
+    def delay(number: int) -> SimpleNamespace:
+        made.append(number)
+        return SimpleNamespace(id=str(number))
+
+    class Interrupted(list[Wanted]):
+        def __iter__(self) -> Iterator[Wanted]:
+            yield from itertools.islice(super().__iter__(), 20)
+            raise KeyboardInterrupt
+
+    task = SimpleNamespace(delay=delay, __name__="f")
+    calls = Storm(Interrupted(Wanted(task, (number,)) for number in range(100)))
+    with pytest.raises(KeyboardInterrupt), calls:
+        calls.begin()
+    number = len(made)
+    time.sleep(0.3)
+    assert len(made) == number < 20
 
 
 def test_a_given_redis_that_does_not_answer_is_said_so(folder: Path) -> None:

@@ -104,13 +104,20 @@ class Confirmer:
 
 
 def _send(batch: list[tuple[Seat, int]]) -> list[tuple[Seat, int]]:
-    """Confirm a batch; return what has to be tried again because a store did not answer."""
+    """Confirm a batch; return what has to be tried again because a store did not answer.
+
+    A store that raises (it is not configured any more) takes only its own seats with it.
+    """
     by_store: dict[str, list[tuple[Seat, int]]] = defaultdict(list)
     for seat, tries in batch:
         by_store[seat.store].append((seat, tries))
     again = []
     for alias, seats in by_store.items():
-        answers = stores[alias].confirm([(Ref(s.shard, s.fingerprint), s.id) for s, _ in seats])
+        try:
+            answers = stores[alias].confirm([(Ref(s.shard, s.fingerprint), s.id) for s, _ in seats])
+        except Exception as error:
+            signals.report("confirm.flush", error)
+            continue
         again += [
             (seat, tries + 1)
             for (seat, tries), answer in zip(seats, answers, strict=True)

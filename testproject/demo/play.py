@@ -52,6 +52,7 @@ class Play:
         first = self._start("first")
         calls = self.stack.enter_context(storm())
         self.asked = calls.asked
+        calls.begin()
         self._storm_until_the_kill(calls, first)
         self._start("second", calls)
         if self._watch(calls, "the second worker works", self._recovered):

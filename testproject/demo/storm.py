@@ -37,6 +37,7 @@ class Wanted:
 class Storm:
     """Makes all calls in the background; a context manager, which waits for its threads.
 
+    ``begin()`` within it: an interrupt in the midst of the beginning has to find somebody who stops it.
     ``asked`` holds what was asked so far. ``check()`` raises what a call raised.
     """
 
@@ -48,11 +49,14 @@ class Storm:
         self._futures: list[Future[None]] = []
 
     def __enter__(self) -> Self:
+        return self
+
+    def begin(self) -> None:
+        """Begin to call."""
         start = time.time()
         for place, call in enumerate(self._calls):
             due = start + LASTS * place / len(self._calls)
             self._futures.append(self._pool.submit(self._ask, call, due))
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.stop()

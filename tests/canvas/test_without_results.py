@@ -28,13 +28,14 @@ def test_a_task_that_keeps_no_result_runs_as_often_as_it_is_promised(
     quick = {"lock": "until_and_while_executing", "on_conflict": tasks.QUICK}
     first, second = (
         tasks.forgetful.apply_async(
-            (key,), unique=quick, task_id=f"{key}-{n}", link=tasks.quiet.si(f"{key}-{n}")
+            (key,), countdown=1.0, unique=quick, task_id=f"{key}-{n}", link=tasks.quiet.si(f"{key}-{n}")
         )
         for n in range(2)
     )
     assert (first.outcome, second.outcome) == ("accepted", "bypassed")
-    third = tasks.follow.apply_async((other,), unique=quick, task_id=f"{other}-0")
-    fourth = tasks.follow.apply_async((other,), unique=quick, task_id=f"{other}-1", ignore_result=True)
+    quick_soon = {"unique": quick, "countdown": 1.0}  # the first waits while the second is asked for
+    third = tasks.follow.apply_async((other,), task_id=f"{other}-0", **quick_soon)
+    fourth = tasks.follow.apply_async((other,), task_id=f"{other}-1", ignore_result=True, **quick_soon)
     assert (third.outcome, fourth.outcome) == ("accepted", "bypassed")
     for one in (key, other):
         assert len(journal.wait_for_ends(2, one, WAIT)) == 2

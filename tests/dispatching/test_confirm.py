@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -40,6 +41,31 @@ def test_a_seat_is_confirmed_soon_without_anybody_asking(celery_env: Environment
         return isinstance(found, Record) and found.holders[0].state == "W"
 
     wait_for(seen, 2, what="the confirm")
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The thread confirms a minute later; at the end it is roused, or the next tests would wait for it."""
+    confirmer.flush()
+    monkeypatch.setattr(confirm, "DELAY", 60.0)
+    yield
+    monkeypatch.undo()
+    confirmer._full.set()
+
+
+@pytest.mark.usefixtures("later")
+def test_a_store_that_raises_takes_no_seat_of_another_with_it(
+    celery_env: Environment, key: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they would lapse after 15 s with their messages alive."""
+    own = Confirmer()
+    monkeypatch.setattr(own, "_start", lambda: True)
+    result = tasks.until_executed.apply_async((key,), queue=f"nobody-{key}")
+    own.add(Seat("nowhere", 0, "f" * 64, "an id"))
+    own.add(*(seat for seat, _ in confirmer._waiting))
+    own.flush()
+    assert states(result.fingerprint) == ["W"]
+    assert "There is no lock store 'nowhere'" in caplog.text
 
 
 @pytest.mark.parametrize("way", ["falls off the end", "sys.exit", "an error"])
@@ -147,11 +173,8 @@ def test_where_no_thread_can_start_the_confirm_is_synchronous(celery_env: Enviro
     assert states(fingerprint) == ["W"]
 
 
-def test_a_full_batch_does_not_wait(
-    celery_env: Environment, monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
-    monkeypatch.setattr(confirm, "DELAY", 60.0)
-    confirmer.flush()
+@pytest.mark.usefixtures("later")
+def test_a_full_batch_does_not_wait(celery_env: Environment, key: str) -> None:
     own = Confirmer()
     result = tasks.until_executed.delay(key)
     (ref,) = [result.fingerprint]
@@ -163,7 +186,6 @@ def test_a_full_batch_does_not_wait(
 def test_a_flush_sends_one_script_for_two_hundred_seats(
     celery_env: Environment, monitor: Monitor, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
-    monkeypatch.setattr(confirm, "DELAY", 60.0)
     own = Confirmer()
     monkeypatch.setattr(own, "_start", lambda: True)
     for number in range(confirm.BATCH - 1):
