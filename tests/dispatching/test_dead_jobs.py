@@ -14,6 +14,7 @@ from django_jobdedup import DuplicateDispatch, dead
 from django_jobdedup.dead import dead_jobs, delete, requeue
 from django_jobdedup.exceptions import StoredCallError
 from django_jobdedup.middleware import burying
+from django_jobdedup.models import JobIntent
 from tests.jobs import tasks
 from tests.rig.environment import Environment
 
@@ -68,13 +69,17 @@ def test_a_call_that_would_be_rejected_again_stays_dead(world: Environment, key:
     assert [each.pk for each in dead_jobs()] == [row.pk]
 
 
-def test_of_two_who_send_it_again_at_one_time_one_does(
-    world: Environment, key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def row(world: Environment, key: str) -> JobIntent:
+    """The dead job of a call that was rejected."""
     call(key, 1)
     call(key, 2)
-    (row,) = dead_jobs()
+    return dead_jobs().get()
 
+
+def test_of_two_who_send_it_again_at_one_time_one_does(
+    row: JobIntent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def sending(*_: Any) -> Any:
         with pytest.raises(LookupError, match=f"Dead job {row.pk} is being sent again by somebody else"):
             requeue(row.pk)
@@ -85,13 +90,7 @@ def test_of_two_who_send_it_again_at_one_time_one_does(
     assert not dead_jobs().exists()
 
 
-def test_who_could_not_send_it_leaves_it_to_the_next(
-    world: Environment, key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    call(key, 1)
-    call(key, 2)
-    (row,) = dead_jobs()
-
+def test_who_could_not_send_it_leaves_it_to_the_next(row: JobIntent, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: Any) -> Any:
         raise OSError("no broker")
 
@@ -102,12 +101,8 @@ def test_who_could_not_send_it_leaves_it_to_the_next(
 
 
 def test_who_fails_too_late_leaves_it_to_whoever_has_it_by_then(
-    world: Environment, key: str, monkeypatch: pytest.MonkeyPatch
+    row: JobIntent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call(key, 1)
-    call(key, 2)
-    (row,) = dead_jobs()
-
     def failing(*_: Any) -> Any:
         dead_jobs().update(lease=2**50)  # a minute has passed, and another sends it
         raise OSError("no broker")
@@ -120,12 +115,8 @@ def test_who_fails_too_late_leaves_it_to_whoever_has_it_by_then(
 
 
 def test_an_error_that_breaks_the_transaction_is_told_as_it_is(
-    world: Environment, key: str, monkeypatch: pytest.MonkeyPatch
+    row: JobIntent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call(key, 1)
-    call(key, 2)
-    (row,) = dead_jobs()
-
     def failing(*_: Any) -> Any:
         transaction.set_rollback(True)
         raise DatabaseError("serialization failure")
