@@ -114,9 +114,12 @@ def place(
     tmp_path_factory: pytest.TempPathFactory,
     engines: Engines,
 ) -> Iterator[Place]:
-    """A worker whose default database is that of the dead jobs; its locks lie in Redis, or there as well."""
+    """A worker whose default database is that of the dead jobs; its locks lie in Redis, or there as well.
+
+    It imports what the test's module names in ``ALSO``, too.
+    """
     celery = {
-        "imports": [strategy_tasks.MODULE],
+        "imports": [strategy_tasks.MODULE, *getattr(request.module, "ALSO", ())],
         "broker_transport_options": FAST_REDELIVERY,
         "worker_lost_wait": 0.5,
     }

@@ -145,6 +145,17 @@ def poisonous(self: Task, key: str, value: int = 0, healthy: bool = False) -> in
     return value
 
 
+@shared_task(bind=True, unique={**unique(), "lease": 1})
+def fatal_once(self: Task, key: str) -> int:
+    """Kill its own process, the first time."""
+    with recorded(self.request, key) as recording:
+        client = writer(settings.JOURNAL_URL, os.getpid())
+        client.rpush(f"{settings.TEST_NAMESPACE}:values:{key}", recording.attempt)
+        if recording.attempt == 1:
+            os.kill(os.getpid(), 9)
+    return recording.attempt
+
+
 @shared_task(bind=True, unique=unique(max_starts=2), max_retries=5)
 def retried_too_often(self: Task, key: str, value: int = 0) -> int:
     """Retry without an end."""

@@ -43,6 +43,7 @@ class Delivery:
 
     message: Message
     nonce: str
+    process: str = "worker@1"
     state: str = "got"  # got, run, ended, dead
     lease: float = 0.0
     paused: bool = False  # its lease lapsed while it lived

@@ -19,7 +19,7 @@ class Lasting(Sending):
     def claim(self, bench: Bench, delivery: Delivery, max_starts: int = 0) -> Any:
         return bench.claim(
             delivery.id, delivery.nonce, delivery.n, lease=LEASE, ttl=LONG, late=self.life(),
-            gate=self.policy.gate, max_starts=max_starts,
+            gate=self.policy.gate, max_starts=max_starts, by=delivery.process,
         )  # fmt: skip
 
     def renew(self, *deliveries: Delivery) -> None:

@@ -86,6 +86,12 @@ class StoreMachine(Faults):
             self.pick(place), requeue=requeue, lost=lost, acked=acked, failed=failed, wakes=wakes
         )
 
+    @step(runs, place=PLACE)
+    def hand_on(self, place: int) -> None:
+        delivery = self.pick(place)
+        if not delivery.retried:
+            self.world.hand_on(delivery)
+
     @step(runs)
     def finish_the_last(self) -> None:
         self.world.finish(self.world.running()[-1])

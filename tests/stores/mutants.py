@@ -49,6 +49,7 @@ MUTANTS = (
             ),
         ),
     ),
+    Mutant("claim of any process", (("claim", " and holder[BY] == by then", " then"),)),
     Mutant("no hand-over", (("finish", "if how == 'release' then", "if how ~= 'keep' then"),)),
     Mutant("renew by id", (("renew", " and holder[NONCE] == nonce then", " then"),), late=(True,)),
     Mutant(

@@ -52,6 +52,8 @@ STEP_MUTANTS = (
     M("release by id only", running._end, "own.state == \"R\" and own.nonce == request.token.nonce",
       "own.state == \"R\""),
     M("claim without nonce", running._decide, "if own is not None and own.runs(step.now):", "if False:"),
+    M("claim of any process", running._decide, "(own.nonce, own.by) == (request.nonce, request.by)",
+      "own.nonce == request.nonce"),
     M("renew by id", running.renew, " or own.nonce != token.nonce", "", late=(True,)),
     M("no hand-over", running._give_back, "request.how is How.RELEASE", "request.how is not How.KEEP"),
     M("retry not armed", waiting._own, "own.until = max(own.until, own.due + milliseconds(request.ttl))",

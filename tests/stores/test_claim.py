@@ -118,6 +118,19 @@ def test_the_same_delivery_keeps_its_seat_after_a_lapse_that_nobody_used(bench: 
     assert bench.claim("a", "one") == first
 
 
+def test_the_same_delivery_in_another_process_waits_for_the_lease_as_any_other(bench: Bench) -> None:
+    """Celery's pool hands a job on when a process died before it said that it had begun."""
+    first = bench.run("a", "one", lease=30, by="worker@1")
+    bench.advance(10)
+    assert bench.claim("a", "one", by="worker@2") == Busy(own=True, retry_in=20.0, by="a")
+    assert bench.claim("a", "one", by="worker@1") == first
+    bench.advance(20)
+    second = bench.run("a", "one", lease=30, by="worker@2", max_starts=2)
+    assert (second.starts, second.fence > first.fence) == (2, True)
+    bench.advance(30)
+    assert bench.claim("a", "one", by="worker@3", max_starts=2) == Exhausted(2)
+
+
 def test_another_delivery_of_a_running_id_waits_for_its_lease(bench: Bench) -> None:
     bench.run("a", "one", lease=30)
     bench.advance(10)

@@ -44,7 +44,19 @@ class Working(Lasting):
 
     def deliver(self, place: int, lost: bool) -> None:
         """A worker takes a message and asks for a running seat."""
-        delivery = self.take(place)
+        self.begin(self.take(place), lost)
+
+    def hand_on(self, delivery: Delivery) -> None:
+        """The process of a body dies before it has said that it began: its pool gives the job to another."""
+        delivery.state = "dead"
+        self.owe_again(delivery)
+        process = f"worker@{next(self.numbers)}"
+        other = Delivery(delivery.message, delivery.nonce, process, moved=delivery.moved)
+        self.deliveries.append(other)
+        self.begin(other, lost=False)
+
+    def begin(self, delivery: Delivery, lost: bool) -> None:
+        """A process of a worker asks for a running seat."""
         if delivery.message.foreign and not self.adopted(delivery):
             delivery.state = "ended"
             return

@@ -46,7 +46,9 @@ def _decide(step: Step, request: Claim) -> tuple[str, ClaimAnswer]:
         return "done", Done()
     entry = step.entry(request.ref)
     own = entry.seat(request.id)
-    if own is not None and own.state == "R" and own.nonce == request.nonce:
+    # Another process with this nonce: Celery's pool hands a job on when a process died before it said that
+    # it had begun. That is a start of its own.
+    if own is not None and own.state == "R" and (own.nonce, own.by) == (request.nonce, request.by):
         return "", _claimed(own)
     if own is not None and own.runs(step.now):
         return "busy", Busy(True, (own.lease - step.now) / 1000, own.id)

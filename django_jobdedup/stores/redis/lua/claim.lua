@@ -97,7 +97,9 @@ local function decide()
     return 'done', 'D'
   end
   local holder = holder_of(record, id)
-  if holder and holder[STATE] == 'R' and holder[NONCE] == nonce then
+  -- Another process with this nonce: Celery's pool hands a job on when a process died before it said that
+  -- it had begun. That is a start of its own.
+  if holder and holder[STATE] == 'R' and holder[NONCE] == nonce and holder[BY] == by then
     return nil, claimed(holder)
   elseif holder and runs(holder) then
     return 'busy', say('B', 1, holder[LEASE] - now, id)
