@@ -9,14 +9,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from django_jobdedup.header import Header
-from django_jobdedup.outcomes import How
+from django_jobdedup.outcomes import How, Outcome
 
 if TYPE_CHECKING:
-    from django_jobdedup.middleware.base import Kept
     from django_jobdedup.policies.resolve import Policy
+    from django_jobdedup.stores.durable import Intent
 
 #: Options with which Celery hangs other work on the end of a call.
 HANGING: Final = ("chain", "chord", "group_id", "link", "link_error")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The place of a call that a durable store keeps: the store's alias, and the intent.
+
+    ``plain`` is the outcome of a call that never takes a seat (observed, bypassed, unknown), else None.
+    """
+
+    store: str
+    intent: Intent
+    plain: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)

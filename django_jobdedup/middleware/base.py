@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django_jobdedup.call import Call, Ending, Execution
 from django_jobdedup.outcomes import Outcome, Start
-
-if TYPE_CHECKING:
-    from django_jobdedup.stores.durable import Intent
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +22,6 @@ class Seat:
     shard: int
     fingerprint: str
     id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The place of a call that a durable store keeps: the store's alias, and the intent.
-
-    ``plain`` is the outcome of a call that never takes a seat (observed, bypassed, unknown), else None.
-    """
-
-    store: str
-    intent: Intent
-    plain: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)

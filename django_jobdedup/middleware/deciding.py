@@ -9,11 +9,11 @@ from functools import lru_cache
 from json import dumps, loads
 from typing import Any
 
-from django_jobdedup.call import Call
+from django_jobdedup.call import Call, Kept
 from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.header import HEADER, Header, life_of, task_id_of
 from django_jobdedup.middleware import stack
-from django_jobdedup.middleware.base import Kept, Seat
+from django_jobdedup.middleware.base import Seat
 from django_jobdedup.middleware.keeping import accepted_by
 from django_jobdedup.middleware.merging import join, lent
 from django_jobdedup.middleware.planning import request_for, with_header

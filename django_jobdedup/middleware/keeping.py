@@ -16,11 +16,11 @@ from celery import current_app
 from celery._state import get_current_worker_task
 from kombu.serialization import prepare_accept_content
 
-from django_jobdedup.call import Call, Execution
+from django_jobdedup.call import Call, Execution, Kept
 from django_jobdedup.exceptions import JobDedupError, StoredCallError
 from django_jobdedup.header import Header
 from django_jobdedup.middleware import mistake
-from django_jobdedup.middleware.base import Dispatch, Kept
+from django_jobdedup.middleware.base import Dispatch
 from django_jobdedup.middleware.planning import Plan, request_for, with_header
 from django_jobdedup.outcomes import Outcome
 from django_jobdedup.policies.resolve import BYPASS, policy_of
