@@ -8,6 +8,7 @@ from celery.exceptions import Ignore, Reject, Retry
 
 from django_jobdedup.call import Ending, Running
 from django_jobdedup.executing.broker import visibility_timeout
+from django_jobdedup.executing.pool import pool
 from django_jobdedup.header import Header, Knobs
 from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.releasing import copies_live
@@ -69,8 +70,9 @@ def failed(current: Running, error: BaseException) -> tuple[How | None, str]:
     if current.republished:
         return How.HANDOVER, "retry"
     if isinstance(error, Reject):
-        requeued = getattr(error, "requeue", False) and _acks_late(current)
-        return (How.REQUEUE if requeued else How.RELEASE), "reject"
+        if getattr(error, "requeue", False):
+            return (How.REQUEUE if _acks_late(current) else How.RELEASE), "reject"
+        return _failure(current), "reject"
     if isinstance(error, Ignore):
         return _good(current), "ignore"
     if isinstance(error, Retry):
@@ -90,16 +92,18 @@ def _exit(current: Running, error: BaseException) -> How | None:
 
     With late ack the broker may deliver the message again, so the seat waits; the main process frees
     it if it acks after all. With ``retry_on_worker_lost`` the main process publishes the id again. Whether
-    it was a failure, which may keep the lock, or a revoke, only the main process knows.
+    it was a failure, which may keep the lock, or a revoke, only the main process knows; where the body
+    runs in that process itself, Celery hears of no end, and nobody would decide later.
     """
     if _is_hard_limit(current, error):
         return How.REQUEUE if is_back_at_timeout(current.execution.task_object) else _failure(current)
-    if _acks_late(current):
+    here, kept = current.execution.eager or pool.is_here, _failure(current) is How.KEEP
+    if _acks_late(current) and (here or not kept):
         return How.REQUEUE
-    if current.execution.eager:
-        return How.RELEASE
+    if here:
+        return _failure(current) if isinstance(error, SystemExit) else How.RELEASE
     task: Any = current.execution.task_object
-    told_there = getattr(task, "retry_on_worker_lost", False) or _failure(current) is How.KEEP
+    told_there = kept or getattr(task, "retry_on_worker_lost", False)
     return None if told_there else How.RELEASE
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from celery.concurrency.solo import TaskPool as Solo
@@ -12,10 +13,17 @@ class Pool:
 
     def __init__(self) -> None:
         self._solo = False
+        self._main = 0
 
     def is_of(self, consumer: Any) -> None:
         """Note the pool of a consumer that has received a message."""
         self._solo = isinstance(consumer.pool, Solo)
+        self._main = os.getpid()
+
+    @property
+    def is_here(self) -> bool:
+        """Say whether bodies run in the process that receives their messages: in every pool but prefork."""
+        return self._main == os.getpid()
 
     @property
     def acks_behind_bodies(self) -> bool:

@@ -79,6 +79,10 @@ autoretried = _kind(
 )
 by_how = _kind("by_how", unique=declared(lease=LEASE, key=["key", "how"]))
 rejected_when_lost = _kind("rejected_when_lost", reject_on_worker_lost=True)
+outliving = _kind("outliving", unique=declared("until_expired", lease=LEASE))
+outliving_failures = _kind(
+    "outliving_failures", unique=declared("until_expired", lease=LEASE, keep_on_failure=True)
+)
 retried_when_lost = _kind("retried_when_lost", retry_on_worker_lost=True, default_retry_delay=0)
 back_at_timeout = _kind("back_at_timeout", acks_on_failure_or_timeout=False)
 

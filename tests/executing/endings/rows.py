@@ -123,6 +123,10 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(BODY, "`Reject(requeue=True)`", call("requeue_once")),
     Row(BODY, "`replace()`", call("give_way", 0.5)),
     Row(BODY, "`SystemExit`", call("leave_once", 0.3), alone=(SOLO,), broken=((PREFORK, LATE),)),
+    Row(
+        BODY, "`SystemExit`, `retry_on_worker_lost`", call("leave_once", 0.3), "retried_when_lost",
+        alone=(SOLO,), since=(5, 7),
+    ),
     Row(BODY, "`MemoryError`", call("run_out_of_memory", 0.3), alone=(PREFORK, SOLO)),
     Row(CUT, "soft time limit", call("succeed", soft_time_limit=LIMIT), deaf=(SOLO, THREADS, GEVENT)),
     Row(CUT, "hard time limit", call("succeed", time_limit=LIMIT), deaf=(SOLO, THREADS)),
