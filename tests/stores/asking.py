@@ -22,8 +22,8 @@ LAPSES = ("lost", "lapsed", "abandoned")
 class Asking:
     """The world of one policy over one or more stores: its books, and its questions."""
 
-    def __init__(self, policy: Policy, late: bool, benches: list[Bench]) -> None:
-        self.policy, self.late, self.benches = policy, late, benches
+    def __init__(self, policy: Policy, late: bool, benches: list[Bench], dozes: bool = False) -> None:
+        self.policy, self.late, self.benches, self.dozes = policy, late, benches, dozes
         self.now = benches[0].now
         self.books = Books(policy)
         self.queue: list[Message] = []

@@ -11,13 +11,15 @@ from .policies import LONG, MOST_WAIT, PENDING, Policy
 class Message:
     """What lies in the queue: an attempt of an id, and the version of the arguments in it.
 
-    ``foreign``: it came without our header, so no seat was asked for.
+    ``foreign``: it came without our header, so no seat was asked for. ``woken``: a release has published it,
+    beside the one that sleeps.
     """
 
     id: str
     n: int
     version: int
     foreign: bool = False
+    woken: bool = False
 
 
 @dataclass(eq=False)
@@ -97,6 +99,18 @@ class Seat:
         return self.letter == "R" and self.lease > now
 
 
+@dataclass(eq=False)
+class Sleeper:
+    """A place in the line of the lock: who was put off at ``since``, and may be woken until ``until``."""
+
+    id: str
+    n: int
+    version: int
+    since: float
+    until: float
+    woken: bool = False
+
+
 @dataclass(frozen=True)
 class Memory:
     """What must be known of an id: the highest ended attempt, or that it is closed, or who came over it."""
@@ -118,6 +132,7 @@ class Books:
         """Begin with nothing, as a store does that was flushed."""
         self.seats: dict[str, Seat] = {}
         self.memories: dict[str, Memory] = {}
+        self.line: dict[str, Sleeper] = {}
 
     def memory(self, id: str, now: float) -> Memory:
         """Return what must still be known of an id."""
@@ -135,6 +150,32 @@ class Books:
     def running(self, but: str, now: float) -> list[Seat]:
         """Return the seats of others that run on a living lease."""
         return [seat for seat in self.seats.values() if seat.id != but and seat.runs(now)]
+
+    # --- the line ---
+
+    def doze(self, new: Sleeper, now: float, woken: bool) -> None:
+        """Note one that lies down: at its old place, if it was put off before; ``woken``: and was woken."""
+        self.line = {id: old for id, old in self.line.items() if not (old.woken and old.until <= now)}
+        old = self.line.get(new.id)
+        if old is not None and old.woken and old.n >= new.n and not woken:
+            return  # its second message is still to come
+        if old is not None and old.n == new.n:
+            new.since = old.since
+        self.line[new.id] = new
+
+    def first_asleep(self, now: float) -> Sleeper | None:
+        """Wake the first of those that still sleep; whoever before it does not leaves the line."""
+        for each in sorted(self.line.values(), key=lambda each: (each.since, each.id)):
+            if each.woken:
+                continue
+            memory, seat = self.memory(each.id, now), self.seats.get(each.id)
+            ended = memory.final or memory.by or memory.n >= each.n
+            started = seat is not None and (seat.letter == "K" or seat.runs(now))
+            if each.until > now and not ended and not started:
+                each.woken = True
+                return each
+            del self.line[each.id]
+        return None
 
     # --- what answers change ---
 

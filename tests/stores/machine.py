@@ -9,6 +9,7 @@ from .walking import (
     FATES,
     PLACE,
     can_deliver,
+    can_doze,
     kept_call,
     may_dispatch,
     may_retry,
@@ -68,9 +69,47 @@ class StoreMachine(Faults):
 
     # --- working ---
 
-    @step(can_deliver, place=PLACE, lost=EITHER)
-    def deliver(self, place: int, lost: bool) -> None:
-        self.world.deliver(place, lost)
+    @step(can_deliver, place=PLACE, lost=EITHER, sleeps=EITHER)
+    def deliver(self, place: int, lost: bool, sleeps: bool) -> None:
+        self.world.deliver(place, lost, sleeps)
+
+    @step(can_doze)
+    def line_up(self) -> None:
+        """All that wait meet the shut gate, and lie down."""
+        for _ in range(len(self.world.queue)):
+            if can_deliver(self):
+                self.world.deliver(0, lost=False, sleeps=True)
+
+    @step(can_doze, seconds=(0.0, 10.0))
+    def line_up_behind(self, seconds: float) -> None:
+        """One more call meets the shut gate, lies down behind the others, and the first of them is woken."""
+        if may_dispatch(self):
+            self.world.advance(seconds)
+            self.world.dispatch("confirmed", 0.0, lost=False)
+        self.line_up()
+        self.finish_the_last()
+
+    @step(lambda self: can_doze(self) and may_dispatch(self))
+    def overtake_the_woken(self) -> None:
+        """One is woken, a newcomer is faster, and the message that sleeps is put off once more meanwhile."""
+        self.line_up()
+        self.finish_the_last()
+        self.world.dispatch("confirmed", 0.0, lost=False)
+        for place in (len(self.world.queue) - 1, 0):
+            if can_deliver(self):
+                self.world.deliver(place, lost=False, sleeps=True)
+        if runs(self):
+            self.finish_the_last()
+
+    @step(can_doze, place=PLACE)
+    def find_the_gate_open(self, place: int) -> None:
+        """A run ends between the refused start of a message and its lying down."""
+        last = self.world.running()[-1]
+        self.world.deliver(place, lost=False, sleeps=True, between=lambda: self.world.finish(last))
+
+    @step(can_deliver)
+    def deliver_the_last(self) -> None:
+        self.world.deliver(len(self.world.queue) - 1, lost=False)
 
     @step(can_deliver)
     def deliver_the_first(self) -> None:

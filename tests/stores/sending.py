@@ -190,6 +190,7 @@ class Sending(Asking):
         else:
             assert isinstance(answer, Withdrawn), f"a publish failed, and {seat} stays: {answer}"
             del self.books.seats[id]
+            self.books.line.pop(id, None)
         return isinstance(answer, Owed)
 
     def publish(self, job: Job) -> None:

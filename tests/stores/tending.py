@@ -6,6 +6,7 @@ from django_jobdedup.stores.record import Holder
 from django_jobdedup.stores.results import Gone, Withdrawn
 
 from .bench import REF
+from .books import Message
 from .policies import MARK, PENDING
 from .working import Working
 
@@ -43,6 +44,7 @@ class Tending(Working):
         assert again or not over, f"attempt {n} of {id} was called off after its end: {memory}"
         self.called_off.add(id)
         self.books.seats.pop(id, None)
+        self.books.line.pop(id, None)
         self.books.remember(id, self.now, MARK, final=True)
         self.closed.add(id)
         self.visible |= {id, *(job.id for job in self.jobs if job.into == id)}
@@ -81,6 +83,7 @@ class Tending(Working):
     def reap(self, fate: str = "confirmed") -> None:
         """The reaper looks, publishes what is overdue, and confirms it, as far as ``fate`` lets it come."""
         late = [seat for seat in self.books.seats.values() if seat.intent and seat.until <= self.now]
+        lost = [seat for seat in self.books.seats.values() if seat.letter == "R" and not seat.lives(self.now)]
         found = self.ask("reap", lambda bench: bench.sweep())
         told = {overdue.id: (overdue.n, self.mean_by(overdue.args)) for overdue in found.overdue}
         if self.alone:
@@ -88,6 +91,12 @@ class Tending(Working):
             assert told == due, f"overdue is {due}, but the reaper says {told}"
             dead = [seat for seat in self.books.seats.values() if not seat.lives(self.now)]
             assert not dead, f"P4: the reaper leaves the dead: {dead}"
+        if self.alone:
+            waiters = list(found.waiters)
+            for seat in lost:
+                self.books.line.pop(seat.id, None)
+                self.woken_by_end(waiters.pop(0) if waiters else None, wakes=True)
+            assert not waiters, f"{waiters} are to be woken, and nobody sleeps"
         for overdue in found.overdue:
             seat = self.books.seats[overdue.id]
             seat.letter, seat.until = "W", self.now + PENDING
@@ -106,6 +115,10 @@ class Tending(Working):
         self.dropped.add(message.id)
         if seat is not None and seat.intent:
             return
+        self.gone(message)
+
+    def gone(self, message: Message) -> None:
+        """The broker has lost what there was of a message: its job is owed no more."""
         for job in [*self.jobs, *self.retries]:
             if job.id == message.id and not self.is_out(message.id, job.n):
                 job.owed = False

@@ -10,6 +10,7 @@ from redis import Redis
 
 from .bench import Bench, RedisBench
 from .conftest import ALIAS
+from .line_mutants import LINE_MUTANTS
 from .machine import StoreMachine
 from .mutants import MUTANTS, Mutant
 from .policies import POLICIES
@@ -28,6 +29,7 @@ def machine(bench: RedisBench, mutant: Mutant) -> type[StoreMachine]:
         tally = Tally()
         policies = tuple(p for p in POLICIES if not mutant.policies or p.name in mutant.policies)
         late = mutant.late
+        dozes = True
 
         def benches(self) -> list[Bench]:
             bench.clear()
@@ -37,7 +39,7 @@ def machine(bench: RedisBench, mutant: Mutant) -> type[StoreMachine]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mutant", [*MUTANTS, *RULE_MUTANTS], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *RULE_MUTANTS, *LINE_MUTANTS], ids=lambda mutant: mutant.name)
 def test_the_walk_finds_the_mistake(client: Redis, mutant: Mutant) -> None:
     bench = RedisBench(client, ALIAS, mutant.edit)
     with pytest.raises(AssertionError):

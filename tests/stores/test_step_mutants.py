@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .bench import Bench, MemoryBench
+from .line_mutants import LINE_STEP_MUTANTS
 from .machine import StoreMachine
 from .policies import POLICIES
 from .step_mutants import STEP_MUTANTS, StepMutant
@@ -14,12 +15,13 @@ from .walking import Tally
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mutant", STEP_MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [*STEP_MUTANTS, *LINE_STEP_MUTANTS], ids=lambda mutant: mutant.name)
 def test_the_walk_finds_the_mistake(locks: None, mutant: StepMutant, monkeypatch: pytest.MonkeyPatch) -> None:
     class Alone(StoreMachine):
         tally = Tally()
         policies = tuple(p for p in POLICIES if not mutant.policies or p.name in mutant.policies)
         late = mutant.late
+        dozes = True
 
         def benches(self) -> list[Bench]:
             return [MemoryBench()]

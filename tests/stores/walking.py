@@ -60,6 +60,7 @@ class Walk(RuleBasedStateMachine):
     late: ClassVar[tuple[bool, ...]] = (False, True)
     jobs: ClassVar[int] = 8
     workers: ClassVar[int] = 3
+    dozes: ClassVar[bool] = False
     tally: ClassVar[Tally]
 
     def benches(self) -> list[Bench]:
@@ -72,7 +73,7 @@ class Walk(RuleBasedStateMachine):
         self.start(policy, data.draw(st.sampled_from(self.late)))
 
     def start(self, policy: Policy, late: bool) -> None:
-        self.world = World(policy, late, self.benches())
+        self.world = World(policy, late, self.benches(), self.dozes)
         self.tally.walks += 1
 
     def __str__(self) -> str:
@@ -117,6 +118,11 @@ def queued(machine: Walk) -> bool:
 def can_deliver(machine: Walk) -> bool:
     """Say whether there is a message, and a worker for it."""
     return queued(machine) and len(machine.world.running()) < machine.workers
+
+
+def can_doze(machine: Walk) -> bool:
+    """Say whether a message may meet a shut gate, and lie down."""
+    return machine.world.dozes and can_deliver(machine) and runs(machine)
 
 
 def may_retry_itself(delivery: Delivery) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django_jobdedup.outcomes import How
@@ -24,11 +25,11 @@ from django_jobdedup.stores.results import (
 )
 
 from .books import Delivery, Message
-from .lasting import Lasting
+from .dozing import Dozing
 from .policies import LEASE, MARK
 
 
-class Working(Lasting):
+class Working(Dozing):
     """The world as workers see it."""
 
     def take(self, place: int) -> Delivery:
@@ -42,9 +43,11 @@ class Working(Lasting):
         delivery.moved = True
         self.queue.append(delivery.message)
 
-    def deliver(self, place: int, lost: bool) -> None:
+    def deliver(
+        self, place: int, lost: bool, sleeps: bool = False, between: Callable[[], None] | None = None
+    ) -> None:
         """A worker takes a message and asks for a running seat."""
-        self.begin(self.take(place), lost)
+        self.begin(self.take(place), lost, sleeps, between)
 
     def hand_on(self, delivery: Delivery) -> None:
         """The process of a body dies before it has said that it began: its pool gives the job to another."""
@@ -55,8 +58,13 @@ class Working(Lasting):
         self.deliveries.append(other)
         self.begin(other, lost=False)
 
-    def begin(self, delivery: Delivery, lost: bool) -> None:
-        """A process of a worker asks for a running seat."""
+    def begin(
+        self, delivery: Delivery, lost: bool, sleeps: bool = False, between: Callable[[], None] | None = None
+    ) -> None:
+        """A process of a worker asks for a running seat.
+
+        ``sleeps``: it lies down where the gate is shut, and ``between`` comes before that.
+        """
         if delivery.message.foreign and not self.adopted(delivery):
             delivery.state = "ended"
             return
@@ -72,7 +80,9 @@ class Working(Lasting):
         delivery.state = "ended"
         if isinstance(answer, Busy | Early):
             self.check_busy(delivery, answer)
-            self.queue.append(delivery.message)  # put off
+            if between is not None:
+                between()
+            self.put_off(delivery, isinstance(answer, Busy) and not answer.own, sleeps)
         elif isinstance(answer, Exhausted):
             self.exhausted(delivery, answer, max_starts)
         else:
@@ -237,6 +247,7 @@ class Working(Lasting):
             assert not mine, "P2: the owner was told that it holds nothing"
             return
         assert mine, f"P2: {delivery.nonce} gave back the seat of another: {seat}"
+        self.books.line.pop(id, None)
         assert isinstance(answer, {How.RELEASE: Released, How.KEEP: Kept}.get(how, HandedOver))
         self.books.end(id, how.value, self.now)
         if how in (How.RELEASE, How.KEEP):
@@ -252,7 +263,7 @@ class Working(Lasting):
         if not self.alone:
             return
         if not sleeping:
-            assert waiter is None, f"{waiter} is to be woken, and nobody sleeps"
+            self.woken_by_end(waiter, wakes)
             return
         assert waiter is not None, f"{sleeping[0]} sleeps on"
         first = self.meant(sleeping, sleeping[0], waiter.id)
