@@ -52,7 +52,8 @@ def put_off(task: Any, execution: Execution, stop: NotStarted) -> Never:
     if stop.strategy:
         until = sleeps_until(stop.after, after)
         header = replace(header, put_offs=header.put_offs + 1, asleep_until=until)
-    headers = {**(request.headers or {}), HEADER: header.encode()}
+    # Celery would make a job without a parent a child of its own.
+    headers = {**(request.headers or {}), "parent_id": request.parent_id, HEADER: header.encode()}
     for name in ADDED:
         headers.pop(name, None)
     signature = task.signature_from_request(

@@ -11,6 +11,10 @@ ADDED: Final = (NONCE, SERIALIZER)
 
 
 def as_sent(request: Any) -> dict[str, str]:
-    """Return the options that write a message as this one was written: its serializer and compression."""
-    options = {"serializer": request.get(SERIALIZER), "compression": request.get("compression")}
+    """Return the options that write a message as this one was written.
+
+    Its serializer, its compression, and what it shows of its arguments: that may hide secrets.
+    """
+    kept = ("compression", "argsrepr", "kwargsrepr")
+    options = {"serializer": request.get(SERIALIZER), **{name: request.get(name) for name in kept}}
     return {name: value for name, value in options.items() if value}

@@ -19,6 +19,8 @@ def delivered(execution: Execution, *, retries: int) -> Call:
     options = {name: value for name, value in signature.options.items() if value is not None}
     given = task.request.headers or {}
     headers = {name: value for name, value in given.items() if name not in (HEADER, *ADDED)}
+    # Stored or published within this very task, a job without a parent would become a child of its own.
+    headers["parent_id"] = task.request.parent_id
     options |= {"headers": headers, **as_sent(task.request)}
     args, kwargs = tuple(signature.args or ()), dict(signature.kwargs or {})
     return Call(execution.task, execution.id, args, kwargs, options, task_object=task)

@@ -14,6 +14,7 @@ import pytest
 import redis
 from celery.result import AsyncResult
 
+from django_jobdedup import Reschedule
 from django_jobdedup.control.finding import address_of
 from django_jobdedup.middleware.keeping import accepted_by
 from django_jobdedup.middleware.sleeping import LARGEST
@@ -246,6 +247,20 @@ def test_the_call_is_kept_as_it_was_sent(place: Place) -> None:
     assert call.options["priority"] == 3
     wake(waiter)
     assert job.get(timeout=SOON) == 2
+
+
+@pytest.mark.parametrize("woken", [True, False])
+def test_the_next_message_shows_no_more_of_itself_than_the_first(place: Place, woken: bool) -> None:
+    """``argsrepr`` hides secrets from logs and monitors; and no job is its own parent."""
+    key = new_key()
+    first = Run(tasks.telling, key)
+    soon = {} if woken else {"unique": {"on_conflict": Reschedule(after=0.3, up_to=0.6)}}
+    job = tasks.telling.apply_async((key,), argsrepr="hidden", kwargsrepr="too", **soon)
+    place.worker.wait_for_log(f"{job.id}] ignored")
+    waiter = first.end()
+    if woken:
+        wake(waiter)
+    assert job.get(timeout=SOON) == {"parent": None, "shown": ["hidden", "too"]}
 
 
 def test_who_has_expired_is_not_woken_in_place_of_the_next(place: Place) -> None:

@@ -103,6 +103,12 @@ def killed_late(self: Task, key: str, value: int) -> int:
     return value
 
 
+@shared_task(bind=True, unique=one_by_one())
+def telling(self: Task, key: str) -> dict[str, Any]:
+    """Tell what the message says of itself."""
+    return {"parent": self.request.parent_id, "shown": [self.request.argsrepr, self.request.kwargsrepr]}
+
+
 @shared_task(bind=True)
 def linked(self: Task, value: int, key: str) -> None:
     """Be a callback."""
