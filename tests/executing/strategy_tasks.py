@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -11,7 +12,8 @@ from celery import Task, shared_task
 from django.conf import settings
 
 from django_jobdedup import Reschedule, Wait
-from django_jobdedup.outcomes import Decision, PutOff
+from django_jobdedup.lock_types.base import LockType
+from django_jobdedup.outcomes import Block, Dead, Decision, PutOff, Refuse, Suppress
 from django_jobdedup.strategies.base import Conflict, Strategy
 from tests.jobs.tasks import JobError, unique
 from tests.rig.journal import TICK, recorded, writer
@@ -26,6 +28,31 @@ class Soon(Strategy):
     def decide(self, conflict: Conflict) -> Decision:
         """Put off."""
         return PutOff(0.3)
+
+
+class UntilCollected(LockType):
+    """A lock type of a project's own: it outlives a good end, and a start may be refused as well."""
+
+    counts = "PWRK"
+    gated = True
+    keeps = True
+    conflicts = ("dispatch", "execution")
+
+
+@dataclass(frozen=True)
+class ByWord(Strategy):
+    """A strategy of a project's own that does what it is told."""
+
+    word: str = "skip"
+
+    def decide(self, conflict: Conflict) -> Decision:
+        """Decide."""
+        return {
+            "skip": Suppress(),
+            "raise": Refuse(),
+            "reject": Dead("by word"),
+            "wait": Block(2, Suppress()),
+        }[self.word]
 
 
 def values(client: redis.Redis, namespace: str, key: str) -> list[int]:
@@ -110,6 +137,18 @@ def waiting_in_vain(self: Task, key: str, value: int = 0, seconds: float = 0.0) 
 @shared_task(bind=True, unique=unique("while_executing", on_conflict=Soon()))
 def own_way(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
     """Run under a strategy of the project's own."""
+    return run(self, key, value, seconds)
+
+
+@shared_task(bind=True, unique=unique("while_executing", on_conflict=ByWord()))
+def by_word(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Run under a strategy of the project's own that does what it is told."""
+    return run(self, key, value, seconds)
+
+
+@shared_task(bind=True, unique=unique(UntilCollected))
+def collecting(self: Task, key: str, value: int = 0, seconds: float = 0.0) -> int:
+    """Run under a lock type of the project's own."""
     return run(self, key, value, seconds)
 
 

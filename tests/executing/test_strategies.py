@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from celery import group
 
+from django_jobdedup import JobDead, release
+from tests.dispatching.looking import holders
 from tests.rig.waiting import wait_for
 
 from . import strategy_tasks as tasks
@@ -184,6 +186,43 @@ def test_a_strategy_of_ones_own_decides_in_the_worker(place: Place) -> None:
     place.let_end(key)
     assert second.get(timeout=10) == 2
     assert place.journal.overlaps(key) == []
+
+
+@pytest.mark.parametrize("word", ["skip", "raise", "reject", "wait"])
+def test_each_decision_of_a_strategy_of_ones_own_is_carried_out_at_a_start(place: Place, word: str) -> None:
+    key, first = running(place, tasks.by_word)
+    second = tasks.by_word.apply_async((key, 2), unique={"on_conflict": tasks.ByWord(word)})
+    if word == "wait":
+        place.worker.wait_for_log(f"{second.id}] waits for job {first.id}")
+        place.let_end(key)
+        assert second.get(timeout=10) == 2
+    elif word == "reject":
+        with pytest.raises(JobDead, match="by word"):
+            second.get(timeout=10)
+        assert place.dead()[second.id].reason == "by word"
+    else:
+        assert second.get(timeout=10) == {"suppressed_by": first.id}
+        said = [line for line in place.worker.log.splitlines() if f"{second.id}] does not run" in line]
+        assert bool(said) is (word == "raise"), "a start has no caller to raise to: it is logged"
+    place.let_end(key)
+    assert first.get(timeout=10) == 1
+    assert place.values(key) == ([1, 2] if word == "wait" else [1])
+
+
+def test_a_lock_type_of_ones_own_outlives_its_run(place: Place) -> None:
+    key, first = running(place, tasks.collecting)
+    during = tasks.collecting.delay(key, 2)
+    place.let_end(key)
+    assert first.get(timeout=10) == 1
+    wait_for(lambda: [each.state for each in holders(first, tasks.collecting.name)] == ["K"], 5)
+    after = tasks.collecting.delay(key, 3)
+    assert [each.outcome for each in (during, after)] == ["suppressed"] * 2
+    assert {during.id, after.id} == {first.id}
+    assert release(tasks.collecting.s(key))[0].id == first.id
+    last = tasks.collecting.delay(key, 4)
+    assert last.get(timeout=10) == 4
+    assert place.values(key) == [1, 4]
+    assert release(tasks.collecting.s(key))[0].id == last.id
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from celery import Task, shared_task
 from tests.jobs.tasks import JobError
 from tests.rig.journal import Recording
 
-from .. import tasks
+from .. import strategy_tasks, tasks
 from ..tasks import WAYS, act, declared
 
 MODULE: Final = __name__
@@ -85,6 +85,13 @@ outliving_failures = _kind(
 )
 retried_when_lost = _kind("retried_when_lost", retry_on_worker_lost=True, default_retry_delay=0)
 back_at_timeout = _kind("back_at_timeout", acks_on_failure_or_timeout=False)
+
+
+@shared_task(bind=True, unique=declared("while_executing", lease=LEASE))
+def meeting(self: Task, key: str, seconds: float = 0.0) -> str:
+    """Meet equal ones, until the time is over or ``strategy_tasks.let_end`` is called."""
+    strategy_tasks.run(self, key, 0, seconds)
+    return str(self.request.id)
 
 
 @shared_task
