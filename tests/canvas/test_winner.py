@@ -73,6 +73,23 @@ def test_an_outcome_that_is_there_is_taken_at_once(node: Worker, diary: Journal,
     assert "is put off" not in "".join(_lines(node, follower.parent.id))
 
 
+@pytest.mark.slow
+def test_who_follows_a_job_whose_result_has_expired_ends_all_the_same(
+    node: Worker, diary: Journal, key: str
+) -> None:
+    """After half a minute; the body has run, so it does not run again, and what comes next goes on."""
+    winner = tasks.nightly.delay(key)
+    winner.get(timeout=WAIT)
+    winner.forget()
+    done = chain(tasks.nightly.si(key), tasks.quiet.si(f"{key}-on")).apply_async()
+    body = chord([tasks.nightly.si(key), tasks.plain.si(f"{key}-other")], tasks.total.s(f"{key}-body"))
+    values = body.apply_async().get(timeout=3 * WAIT)
+    covered = {"suppressed_by": winner.id}
+    assert done.parent.get(timeout=WAIT) == values[0] == covered
+    diary.wait_for_ends(1, f"{key}-on", WAIT)
+    assert [run.id for run in diary.runs(key)] == [winner.id]
+
+
 def _lines(node: Worker, task_id: str) -> list[str]:
     return [line for line in node.log.splitlines() if task_id in line]
 
