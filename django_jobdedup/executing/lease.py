@@ -25,6 +25,7 @@ from django_jobdedup.executing.processes import is_gone, is_still_in
 from django_jobdedup.executing.reception import Delivery, delivery_of
 from django_jobdedup.executing.requests import remembered
 from django_jobdedup.executing.revoked import end_revoked
+from django_jobdedup.executing.unheard import unheard_of
 from django_jobdedup.middleware import stack
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.results import Lost, Renewed, Unavailable
@@ -125,13 +126,13 @@ def _is_over(dying: Dying) -> bool:
 
 
 def running_deliveries() -> list[Delivery]:
-    """Return the deliveries that the pool has accepted and not ended.
+    """Return the deliveries that the pool has accepted and not ended, and those it has not been heard of.
 
     Not those of a lost process: Celery may need ten seconds to learn of it, the lease lapses sooner.
     """
-    return _deliveries(
-        request for request in _copied(state.active_requests) if not is_gone(request.worker_pid)
-    )
+    active = set(_copied(state.active_requests))
+    unheard = unheard_of(set(_copied(state.reserved_requests)) - active)
+    return [*_deliveries(request for request in active if not is_gone(request.worker_pid)), *unheard]
 
 
 def waiting_requests() -> list[Any]:

@@ -11,7 +11,7 @@ from celery.worker import state
 
 from django_jobdedup import signals
 from django_jobdedup.call import Ending
-from django_jobdedup.executing import unread
+from django_jobdedup.executing import unheard, unread
 from django_jobdedup.executing.endings import is_back_at_timeout, unseen
 from django_jobdedup.executing.lease import Dying, keeper
 from django_jobdedup.executing.pool import pool
@@ -68,6 +68,7 @@ def activate(app: Any, *, embedded: bool = False) -> None:
     wrap_tasks(app)
     connect()
     unread.install()
+    unheard.install()
 
 
 def on_ready(sender: Any, **_: Any) -> None:
