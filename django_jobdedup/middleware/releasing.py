@@ -10,6 +10,7 @@ from typing import cast
 from django_jobdedup import signals
 from django_jobdedup.call import Ending, Execution, running
 from django_jobdedup.header import Knobs
+from django_jobdedup.middleware import discarding
 from django_jobdedup.middleware.addressing import ref_of, token_of
 from django_jobdedup.middleware.base import NotStarted
 from django_jobdedup.middleware.waking import wake
@@ -199,7 +200,10 @@ def _withdraw(ending: Ending) -> bool:
     )
     if isinstance(answer, Gone) and ending.nonce:
         kept = header.knobs.keeps and header.knobs.keep_on_failure and ending.reason in FAILURES
-        return _finish(replace(ending, how=How.KEEP if kept else How.RELEASE), protected=False)
-    if not isinstance(answer, Gone | Unavailable):
+        if not _finish(replace(ending, how=How.KEEP if kept else How.RELEASE), protected=False):
+            return False
+    if isinstance(answer, Gone):
+        return ending.reason not in discarding.REASONS or discarding.free_vanished(ending, _withdraw)
+    if not isinstance(answer, Unavailable):
         signals.send(signals.lock_released, None, ending=ending)
     return not isinstance(answer, Unavailable)

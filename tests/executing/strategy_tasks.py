@@ -176,11 +176,23 @@ def patient_twice(self: Task, key: str, value: int = 0, seconds: float = 0.0) ->
 @shared_task(
     bind=True, acks_late=True, reject_on_worker_lost=True, unique={**unique(max_starts=3), "lease": 1}
 )
-def poisonous(self: Task, key: str, value: int = 0, healthy: bool = False) -> int:
+def poisonous(self: Task, key: str, value: int = 0, healthy: bool = False, seconds: float = 0.0) -> int:
     """Kill its own process."""
-    run(self, key, value, 0.0)
+    run(self, key, value, seconds)
     if not healthy:
         os.kill(os.getpid(), 9)
+    return value
+
+
+@shared_task(bind=True, max_retries=1, unique={**unique(), "lease": 1})
+def slow_to_hand_over(self: Task, key: str, value: int = 1) -> int:
+    """Publish a retry, and end a second later."""
+    run(self, key, value, 0.5)
+    if value == 1:
+        try:
+            self.retry(countdown=0.0)
+        finally:
+            time.sleep(1.0)
     return value
 
 
