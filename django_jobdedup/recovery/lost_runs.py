@@ -62,8 +62,7 @@ readers: Final = Readers()
 
 def _is_news(event: Event) -> bool:
     """Whether this is a lost run that nobody may have told of; a database keeps events for weeks."""
-    watched = event.name.startswith(PREFIX)  # what is only observed gets nothing of ours
-    return event.what == "lost" and not watched and event.at > time.time() - conf.GRACE
+    return event.what == "lost" and event.at > time.time() - conf.GRACE
 
 
 def _answer(store: Store, event: Event, tally: Tally) -> bool:
@@ -101,11 +100,13 @@ def _has_ended_since(marker: Marker | None, event: Event) -> bool:
 
 
 def has_waiters(name: str) -> bool:
-    """Say whether a result of this task would be kept where others find it.
+    """Say whether a result of ours would be kept where others find it, and may be given.
 
-    One that goes to the queue of its caller (``rpc://``) cannot be given by anybody else. ``name`` is the
-    lock name, mostly that of the task.
+    One that goes to the queue of its caller (``rpc://``) cannot be given by anybody else, and what is only
+    observed gets nothing of ours. ``name`` is the lock name, mostly that of the task.
     """
+    if name.startswith(PREFIX):
+        return False
     backend: Any = current_app.backend
     task = current_app.tasks.get(name)
     ignored = current_app.conf.task_ignore_result if task is None else task.ignore_result

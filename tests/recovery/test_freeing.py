@@ -14,8 +14,9 @@ from django_jobdedup.exceptions import JobLost
 from django_jobdedup.recovery import freeing, reaper
 from django_jobdedup.recovery.duty import never
 from django_jobdedup.recovery.reaper import reap
+from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.memory import MemoryStore
-from django_jobdedup.stores.results import Reaped
+from django_jobdedup.stores.results import Reaped, Unavailable
 from testproject.celery import app
 from tests.jobs import tasks
 from tests.rig.environment import Environment, forget_connections
@@ -73,6 +74,17 @@ def test_a_lock_whose_message_has_vanished_is_freed_and_its_waiters_are_told(
     assert not call("k").duplicate
 
 
+def test_an_observed_job_that_has_vanished_leaves_its_result_to_celery(memory: MemoryStore) -> None:
+    """Nothing of ours is seen by whoever waits for it: as it would be without the app."""
+    lost = tasks.until_executed.apply_async(("k",), unique={"observe": True})
+    confirmer.flush()
+    memory.clock.advance(LOOK)
+    purge()
+
+    assert reap(never) == {"freed": 1}
+    assert lost.state == "PENDING"
+
+
 def test_where_messages_are_written_to_another_broker_none_is_surely_gone(
     memory: MemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -122,6 +134,51 @@ def test_only_what_is_missing_is_freed(memory: MemoryStore) -> None:
 
     assert reap(never) == {"freed": 1}
     assert [call(str(number)).id for number in range(5)] == kept
+
+
+def test_what_is_too_much_for_one_reading_is_freed_after_several(
+    memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freeing, "MOST", 2)
+    for number in range(5):
+        call(str(number))
+    memory.clock.advance(LOOK)
+    purge()
+
+    assert reap(never) == {"freed": 5}
+
+
+def test_a_store_and_a_backend_that_go_away_meanwhile_stop_nothing(
+    memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The seats that could be freed are; who waits for their results is not told, which is said."""
+    call("k")
+    call("l")
+    memory.clock.advance(LOOK)
+    purge()
+    remove, answers = memory.remove, iter([Unavailable("down")])
+    monkeypatch.setattr(memory, "remove", lambda *seat: next(answers, None) or remove(*seat))
+    with monkeypatch.context() as broken:
+        broken.setattr(freeing, "store_loss", unreachable)
+        assert reap(never) == {"unavailable": 1, "freed": 1}
+    assert "internal error in recovery.freeing" in caplog.text
+    memory.clock.advance(LOOK)
+    assert reap(never) == {"freed": 1}
+
+
+def unreachable(*_: Any) -> bool:
+    """Be a result backend that does not answer."""
+    raise OSError("down")
+
+
+def test_what_is_told_to_stop_looks_for_no_message(memory: MemoryStore) -> None:
+    call("k")
+    memory.clock.advance(LOOK)
+    purge()
+    swept = iter([False] * stores["default"].shards)
+
+    assert reap(lambda: next(swept, True)) == {}
+    assert call("k").duplicate
 
 
 def test_a_seat_that_moves_after_the_proof_survives(memory: MemoryStore, locks: Locks) -> None:
@@ -182,6 +239,17 @@ def test_with_a_second_broker_both_must_be_read(memory: MemoryStore, url: str) -
 
     assert reap(never) == {"unproven": 1}
     other.close()
+
+
+def test_an_app_that_celery_makes_up_has_no_broker_to_be_read(memory: MemoryStore) -> None:
+    """As it does where code asks for an app before there is one."""
+    made_up = Celery("made up", set_as_current=False, loader="default", broker="redis://127.0.0.1:1/0")
+    call("k")
+    memory.clock.advance(LOOK)
+    purge()
+
+    assert reap(never) == {"freed": 1}
+    made_up.close()
 
 
 def test_a_message_in_the_second_broker_keeps_its_lock(

@@ -9,6 +9,7 @@ import pytest
 from celery.result import AsyncResult
 
 from django_jobdedup.exceptions import JobLost
+from django_jobdedup.middleware.observing import PREFIX
 from django_jobdedup.models import JobIntent
 from django_jobdedup.outcomes import How
 from django_jobdedup.recovery.duty import Tally, never
@@ -19,6 +20,7 @@ from django_jobdedup.stores.memory import MemoryStore
 from django_jobdedup.stores.record import Ref
 from django_jobdedup.stores.redis.store import RedisStore
 from django_jobdedup.stores.requests import Finish, Token
+from django_jobdedup.stores.results import Unavailable
 from testproject.celery import app
 from testproject.embedded_redis import EmbeddedRedis
 from tests.rig.engines import Engine
@@ -212,6 +214,15 @@ def test_ignored_results_stay_ignored(memory: MemoryStore, ignored: Locks) -> No
     assert result("a").state == "PENDING"
 
 
+def test_a_lost_run_that_was_only_observed_leaves_its_result_to_celery(memory: MemoryStore) -> None:
+    """Nothing of ours is seen by whoever waits for it: as it would be without the app."""
+    Locks(memory, f"{PREFIX}shop.recompute").run("a")
+    memory.clock.advance(50)
+
+    assert reap(never) == {"lost": 1}
+    assert result("a").state == "PENDING"
+
+
 @pytest.mark.parametrize("url", ["disabled", "rpc"])
 def test_without_a_backend_that_others_read_nothing_is_stored(
     memory: MemoryStore, locks: Locks, monkeypatch: pytest.MonkeyPatch, url: str
@@ -241,6 +252,18 @@ def test_a_backend_that_does_not_answer_is_asked_once_a_pass(
         assert reap(never) == {"lost": 2, "unavailable": 1}
 
     assert reap(never) == {"answered": 2}
+
+
+def test_a_store_that_goes_away_meanwhile_is_asked_again_in_the_next_pass(
+    memory: MemoryStore, locks: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks.run("a")
+    memory.clock.advance(50)
+    with monkeypatch.context() as broken:
+        broken.setattr(memory, "inspect", lambda *_: Unavailable("down"))
+        assert reap(never) == {"lost": 1, "unavailable": 1}
+
+    assert reap(never) == {"answered": 1}
 
 
 # The other stores ----------------------------------------------------------------------------------
