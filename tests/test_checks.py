@@ -479,6 +479,16 @@ def test_a_task_that_names_an_unknown_store_is_reported(declared, capsys):
     assert "Known stores: default" in said
 
 
+def test_a_project_that_lists_its_stores_is_told_to_list_the_default_as_well(declared, capsys, settings):
+    memory = "django_jobdedup.stores.memory.MemoryStore"
+    declared(unique=True)
+    settings.JOBDEDUP_STORES = {"durable": {"BACKEND": memory}}
+    said = check_command(capsys)
+
+    assert "names the store 'default', which JOBDEDUP_STORES does not have" in said
+    assert 'add "default": {"BACKEND": "django_jobdedup.stores.redis.store.RedisStore", "LOCATION": ' in said
+
+
 def test_a_task_under_wrong_settings_is_left_to_the_check_of_the_settings(declared, capsys, settings):
     declared(unique=True)
     settings.JOBDEDUP_DEFAULTS = "ttl"

@@ -23,6 +23,7 @@ from django_jobdedup.exceptions import PolicyError
 from django_jobdedup.middleware.visibility import check_wait
 from django_jobdedup.policies.resolve import check_against, refuse_unbuilt, resolve, settings_entry
 from django_jobdedup.policies.unique import Unique
+from django_jobdedup.stores.handler import NO_DEFAULT
 
 #: Held while the tasks are looked at: importing them, Celery's Django fixup runs all checks again.
 _looking: Final = threading.Lock()
@@ -97,7 +98,8 @@ def _check_alias(name: str, alias: str) -> Iterator[checks.CheckMessage]:
     known = list(readable("STORES")) or ["default"]
     if alias not in known:
         message = f"task {name!r} names the store {alias!r}, which JOBDEDUP_STORES does not have."
-        yield error("E109", message, f"Known stores: {', '.join(known)}.")
+        missing = f" {NO_DEFAULT}" if alias == "default" else ""
+        yield error("E109", message, f"Known stores: {', '.join(known)}.{missing}")
 
 
 def _check_keys(tasks: Collection[str]) -> Iterator[checks.CheckMessage]:

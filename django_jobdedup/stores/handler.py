@@ -41,6 +41,13 @@ SHARED_CACHE: Final = (
 )
 
 
+#: What to write where the store is missing that every policy has.
+NO_DEFAULT: Final = (
+    'JOBDEDUP_STORES stands in the place of the store that is there without it: add "default": {"BACKEND": '
+    f'"{REDIS_STORE}", "LOCATION": "jobdedup"}}, which policies use that name no other.'
+)
+
+
 class StoreHandler:
     """The stores of this process by alias, each made at first use and shared by all threads."""
 
@@ -89,7 +96,7 @@ class StoreHandler:
         if alias not in configured:
             raise ImproperlyConfigured(
                 f"There is no lock store {alias!r}: add it to JOBDEDUP_STORES, or use one that is there; "
-                f"{suggest(alias, configured)}"
+                f"{suggest(alias, configured)}{f' {NO_DEFAULT}' if alias == 'default' else ''}"
             )
         options = configured[alias]
         _check(alias, options)

@@ -109,6 +109,10 @@ def test_a_store_is_made_once_from_its_backend_location_and_options(settings: An
         ({"default": {"BACKEND": REDIS_STORE}}, "is '', which is no cache alias. Write an alias of CACHES"),
         ({"default": {"BACKEND": REDIS_STORE, "LOCATION": ["jobdedup"]}}, "which is no cache alias"),
         ({"other": MEMORY}, "There is no lock store 'default': .* use one that is there; known: \"other\""),
+        (
+            {"other": MEMORY},
+            'add "default": .*"LOCATION": "jobdedup"}, which policies use that name no other',
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_in_words(settings: Any, configured: Any, sentence: str) -> None:
