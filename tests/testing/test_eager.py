@@ -179,6 +179,7 @@ def test_a_retry_in_place_keeps_the_key(jobdedup: Kit, throw: bool) -> None:
     assert tuple(jobs.retrying.delay("k", throw=throw).get()) == (2, True)
     assert len(jobs.ran) == 3
     assert jobdedup.starts() == ["run"] * 3
+    assert jobdedup.outcomes() == ["accepted"] * 3
     assert jobdedup.locks() == []
 
 

@@ -15,6 +15,9 @@ import pytest
 
 from tests.test_readme import DOCS, blocks
 
+# Four runs at once, each with processes of its own, in the setup of the first test.
+pytestmark = pytest.mark.timeout(120)
+
 SAMPLE = Path(__file__).parent / "sample"
 PAGE = DOCS / "how-to" / "test-your-tasks.md"
 NOWHERE = "redis://127.0.0.1:1/0"
@@ -80,6 +83,9 @@ DJANGO = ("manage.py", "test", "--parallel", "2", "--shuffle")
 PLUGIN = () if entry_points(group="pytest11", name="jobdedup") else ("-p", "django_jobdedup.testkit.plugin")
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *PLUGIN)
 
+#: Alone, and in two processes, of which each has tests of its own.
+XDIST = {"1": (), "2": ("-n", "2")}
+
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], str]]:
@@ -95,7 +101,9 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, st
     (project / "test_mixed.py").write_text(MIXED)
     with ThreadPoolExecutor(4) as pool:
         django = {("django", seed): pool.submit(run, project, seed, *DJANGO, seed) for seed in SEEDS}
-        runs = django | {("pytest", seed): pool.submit(run, project, seed, *PYTEST) for seed in SEEDS}
+        runs = django | {
+            ("pytest", seed): pool.submit(run, project, seed, *PYTEST, *XDIST[seed]) for seed in SEEDS
+        }
         yield lambda runner, seed: runs[runner, seed].result()
 
 
@@ -114,7 +122,7 @@ def run(project: Path, seed: str, *words: str) -> str:
         },
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -140,7 +148,9 @@ def test_djangos_runner_in_parallel_processes_in_random_order(
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_pytest_in_random_order(said: Callable[[str, str], str], seed: str) -> None:
+    """Once in two processes (pytest-xdist)."""
     text = said("pytest", seed)
+    assert ("bringing up nodes" in text) == bool(XDIST[seed])
     assert f"{sum(example.count('def test_') for example in [*EXAMPLES, MIXED])} passed" in text
     assert "unavailable" not in text
 
