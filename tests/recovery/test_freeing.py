@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from celery import Celery, chain, chord, group
+from celery.result import AsyncResult
 
 from django_jobdedup.dispatching.confirm import confirmer
 from django_jobdedup.exceptions import JobLost
@@ -179,6 +180,19 @@ def test_what_is_told_to_stop_looks_for_no_message(memory: MemoryStore) -> None:
 
     assert reap(lambda: next(swept, True)) == {}
     assert call("k").duplicate
+
+
+def test_a_job_that_a_worker_holds_before_a_shut_gate_keeps_its_seat(
+    memory: MemoryStore, locks: Locks
+) -> None:
+    """Under ``Wait`` with early ack: its message is in no queue and in no worker's hands."""
+    locks.run("runs", lease=2 * LOOK)
+    locks.wait("held", counts="", ttl=3600)
+    memory.clock.advance(LOOK)
+
+    assert reap(never) == {}
+    assert [holder.id for holder in memory.inspect(REF).holders] == ["runs", "held"]  # type: ignore[union-attr]
+    assert AsyncResult("held", app=app).state == "PENDING"
 
 
 def test_a_seat_that_moves_after_the_proof_survives(memory: MemoryStore, locks: Locks) -> None:

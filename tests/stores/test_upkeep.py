@@ -81,6 +81,17 @@ def test_a_waiting_seat_without_news_is_doubted_at_doubling_ages(bench: Bench) -
     assert [lapse.what for lapse in bench.reap().lapses] == ["lapsed"]
 
 
+def test_a_seat_behind_a_live_run_is_not_doubted(bench: Bench) -> None:
+    """A worker may be holding its job before the shut gate (``Wait``), with a message that is acked."""
+    bench.run("runs", lease=400)
+    bench.wait("waits", counts="", ttl=3600)
+    bench.advance(300)
+    assert bench.reap().doubtful == ()
+    bench.finish("runs")
+    bench.advance(300)
+    assert [doubt.holder.id for doubt in bench.reap().doubtful] == ["waits"]
+
+
 def test_only_one_reaper_doubts(bench: Bench) -> None:
     bench.wait("a", ttl=3600)
     bench.advance(300)

@@ -24,10 +24,12 @@ def reap(step: Step, limit: int, pending: int) -> Reaped:
             if seat.state == "R":
                 sleeping.take_off(step, entry, seat.id)
                 waiters += filter(None, [sleeping.wake(step, entry, seat.nonce)])
+        # Behind a live run a worker may be holding a job whose message is acked (the strategy ``wait``).
+        shut = any(seat.runs(step.now) for seat in entry.seats)
         for seat in entry.seats:
             if _is_overdue(step, seat):
                 overdue.append(_overdue(step, entry, seat, pending))
-            elif seat.doubtful(step.now):
+            elif not shut and seat.doubtful(step.now):
                 doubtful.append(Doubt(entry.ref, entry.name, seat.holder()))
         step.save(entry)
     return Reaped(tuple(lapses), tuple(overdue), tuple(doubtful), tuple(waiters))

@@ -16,6 +16,11 @@ local function look(record)
       end
     end
   end
+  -- Behind a live run a worker may be holding a job whose message is acked, until the gate opens.
+  local shut = false
+  for _, holder in ipairs(record.holders) do
+    shut = shut or runs(holder)
+  end
   for _, holder in ipairs(record.holders) do
     if intent(holder) and holder[UNTIL] <= now then
       -- Reported once in a while, by whichever reaper comes first, until it is confirmed or claimed.
@@ -23,7 +28,7 @@ local function look(record)
       local marker = marker_of(call('GET', prefix .. 'mark:' .. holder[ID]))
       holder[STATE], holder[UNTIL] = 'W', now + pending
       table.insert(overdue, { record.fingerprint, holder[ID], ended(marker) + 1, holder[ARGS], record.name })
-    elseif lingers(holder) and max(holder[SINCE], holder[LEASE]) + LOOK <= now then
+    elseif not shut and lingers(holder) and max(holder[SINCE], holder[LEASE]) + LOOK <= now then
       table.insert(doubtful, { record.fingerprint, record.name, holder })
     end
   end
