@@ -11,8 +11,11 @@ from django.test import override_settings
 
 from django_jobdedup import Unique, dispatch_many, peek
 from django_jobdedup.dispatching.confirm import confirmer
+from django_jobdedup.header import Header, Knobs
 from django_jobdedup.middleware.counting import totals
+from django_jobdedup.middleware.observing import knobs_beside, runs_anyway
 from django_jobdedup.stores.handler import stores
+from django_jobdedup.stores.results import Busy, Done, Superseded
 from tests.jobs import tasks
 from tests.rig.environment import Environment
 from tests.rig.journal import Journal
@@ -184,6 +187,25 @@ def test_a_retry_of_an_observed_job_stays_observed(
     assert len(diary.runs(key)) == 4
     confirmer.flush()
     wait_for(lambda: set(locks(redis_client, world.namespace)) <= before, 10, what="the seats are free")
+
+
+def test_an_observed_message_brings_nothing_that_could_stop_it() -> None:
+    asked = Knobs(name="a", on_store_error="raise", max_starts=2, on_waiting="merge")
+    knobs = knobs_beside(asked)
+    assert (knobs.name, knobs.observe) == ("observe:a", True)
+    assert (knobs.on_store_error, knobs.max_starts, knobs.on_waiting) == ("proceed", 0, "keep")
+
+
+@pytest.mark.usefixtures("observing")
+def test_a_copy_of_a_job_that_has_run_does_not_run_in_an_observing_worker() -> None:
+    """That was decided where it is enforced; a shut gate only would have been in the way."""
+    enforced, watched = (
+        Header("id", 3, (("0" * 64, Knobs(name="a", observe=observe)),)) for observe in (False, True)
+    )
+    for answer in (Done(), Superseded("other")):
+        assert not runs_anyway(enforced, answer)
+        assert runs_anyway(watched, answer)
+    assert runs_anyway(enforced, Busy(False, 1.0, "other"))
 
 
 def test_the_policy_says_that_it_observes() -> None:

@@ -10,9 +10,11 @@ import redis
 from django.test import override_settings
 from kombu import Exchange, Queue
 
+from django_jobdedup import StoreUnavailable
 from django_jobdedup.dispatching import presence
 from django_jobdedup.stores.handler import stores
 from testproject.celery import app
+from testproject.embedded_redis import free_port
 from tests.conftest import StartWorker
 from tests.jobs import tasks
 from tests.rig.environment import Environment
@@ -189,6 +191,15 @@ def test_the_memory_store_never_asks(
     with override_settings(JOBDEDUP_STORES=MEMORY):
         assert [tasks.until_executed.delay(key).outcome for _ in range(2)] == ["accepted", "suppressed"]
     assert log.records == []
+
+
+def test_a_store_that_is_down_is_the_business_of_the_policy(celery_env: Environment, key: str) -> None:
+    """Nobody can say whether a worker was seen, so its ``on_store_error`` decides."""
+    nowhere = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": f"redis://127.0.0.1:{free_port()}/0"}
+    with override_settings(CACHES={"default": nowhere, "jobdedup": nowhere}):
+        assert tasks.until_executed.delay(key).outcome == "unprotected"
+        with pytest.raises(StoreUnavailable):
+            tasks.until_executed.apply_async((key,), unique={"on_store_error": "raise"})
 
 
 def test_a_setting_locks_without_asking(celery_env: Environment, monitor: Monitor, key: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,13 @@ def test_a_queue_that_is_added_at_run_time_is_announced(presence: Presence) -> N
     assert stores["default"].announced("mail") is False
     presence.refresh()
     assert stores["default"].announced("mail") is True
+
+
+def test_one_store_that_cannot_be_made_does_not_silence_the_others(presence: Presence, settings: Any) -> None:
+    redis = {"BACKEND": "django_jobdedup.stores.redis.store.RedisStore", "LOCATION": "jobdedup"}
+    settings.JOBDEDUP_STORES = {"broken": {"BACKEND": "no.such.Store"}, "default": redis}
+    presence.announce(["reports"])
+    assert stores["default"].announced("reports") is True
 
 
 def test_the_key_outlives_a_pause_of_all_workers() -> None:

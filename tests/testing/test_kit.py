@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import unittest
 from datetime import timedelta
 from inspect import signature
@@ -15,12 +16,15 @@ from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
+from kombu.transport.memory import Channel
 
-from django_jobdedup import DuplicateDispatch, dispatch_many, signals
+from django_jobdedup import DuplicateDispatch, PolicyError, dispatch_many, signals
 from django_jobdedup.dispatching.confirm import confirmer
+from django_jobdedup.middleware import mistake
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.memory import MemoryStore
 from django_jobdedup.testing import HeldLock, Kit, override_jobdedup
+from tests.dispatching.looking import state
 
 from . import jobs
 
@@ -220,7 +224,39 @@ def test_the_clock_moves_in_any_unit(jobdedup: Kit, step: dict[str, Any]) -> Non
     assert jobs.unique.delay("k").outcome == "accepted"
 
 
+@pytest.mark.parametrize(
+    "order", [(jobs.unique, jobs.nightly), (jobs.nightly, jobs.unique)], ids=["one", "other"]
+)
+def test_locks_are_shown_oldest_first(jobdedup: Kit, order: tuple[Any, ...]) -> None:
+    for task in order:
+        task.delay("k")
+        jobdedup.clock.advance(1)
+    assert [lock.name for lock in jobdedup.locks()] == [task.name for task in order]
+
+
 # What is left
+
+
+def test_messages_of_before_stay_and_those_of_the_test_go() -> None:
+    older = jobs.plain.delay("older")
+    with override_jobdedup():
+        jobs.plain.delay("k")
+    left = [message["headers"]["id"] for queue in Channel.queues.values() for message in queue.queue]
+    assert left == [older.id]
+
+
+def test_what_was_called_before_is_confirmed_in_its_own_store() -> None:
+    before = jobs.unique.delay(secrets.token_hex(4))
+    with override_jobdedup():
+        confirmer.flush()
+    assert state(before, jobs.unique.name) == [(before.id, "W")]
+
+
+def test_a_mistake_of_which_another_test_was_told_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        with override_jobdedup():
+            mistake.report("here", jobs.unique.name, PolicyError("wrong"))
+    assert caplog.text.count("goes without a lock: wrong") == 2
 
 
 def test_nothing_is_confirmed_in_the_store_of_another_test(settings: Any) -> None:
