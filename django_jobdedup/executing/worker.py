@@ -11,7 +11,7 @@ from celery.worker import state
 
 from django_jobdedup import signals
 from django_jobdedup.call import Ending
-from django_jobdedup.executing import unheard, unread
+from django_jobdedup.executing import revoked, unheard, unread
 from django_jobdedup.executing.endings import is_back_at_timeout, unseen
 from django_jobdedup.executing.lease import Dying, keeper
 from django_jobdedup.executing.pool import pool
@@ -69,6 +69,7 @@ def activate(app: Any, *, embedded: bool = False) -> None:
     connect()
     unread.install()
     unheard.install()
+    revoked.install()
 
 
 def on_ready(sender: Any, **_: Any) -> None:
@@ -91,20 +92,15 @@ def on_received(sender: Any, request: Any, **_: Any) -> None:
         keeper.look_after(delivery)
 
 
-def on_revoked(sender: Any, request: Any, terminated: bool = False, expired: bool = False, **_: Any) -> None:
-    """Free the seat of a revoked, expired or terminated job; a terminated one when its process is gone."""
+def on_revoked(sender: Any, request: Any, terminated: bool = False, **_: Any) -> None:
+    """Free the seat of a terminated job when its process is gone; one that did not run has ended before."""
     header = Header.decode(request.get(HEADER))
-    if header is None or not header.locks or header.id != request.id:
+    if not terminated or header is None or not header.locks or header.id != request.id:
         return  # or it travels with a message of somebody else
-    reason = "terminated" if terminated else "expired" if expired else "revoked"
-    ending = unseen(sender.app, sender.name, header, reason, nonce=request.get(NONCE) or "")
+    ending = unseen(sender.app, sender.name, header, "terminated", nonce=request.get(NONCE) or "")
     found = _find(header.id, ending.nonce)
-    if found is not None and found[1].ending:
-        return  # told before, while the message waited here
-    if terminated:
+    if found is None or not found[1].ending:
         _when_gone(ending, found)
-    else:
-        stack.ended(ending)
 
 
 def on_failure(sender: Any, task_id: str, exception: Any = None, **_: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from celery.exceptions import TaskRevokedError
 
 from testproject.celery import app
 from tests.rig.waiting import wait_for
@@ -27,3 +28,13 @@ def test_a_revoked_far_job_frees_its_lock_at_the_next_lease_round(stage: Stage) 
     assert time.monotonic() - asked < tasks.LEASE + 2
     assert again.get(timeout=10) == key
     assert [run.id for run in stage.runs(key)] == [again.id]
+
+
+def test_who_hears_that_a_job_has_expired_can_call_again_at_once(stage: Stage) -> None:
+    """Its lock is free before its result says so."""
+    for _ in range(40):
+        key = new_key("expired")
+        expired = tasks.early.apply_async((key,), expires=0.001)
+        with pytest.raises(TaskRevokedError):
+            expired.get(timeout=10, interval=0.001)
+        assert tasks.early.delay(key).id != expired.id
