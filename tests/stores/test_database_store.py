@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import Counter as Numbers
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from django_jobdedup import TransactionConflict
 from django_jobdedup.models import Counter, JobIntent
 from django_jobdedup.stores.breaker import Breaker
-from django_jobdedup.stores.database.line import Line
+from django_jobdedup.stores.database.line import Line, Sql
 from django_jobdedup.stores.database.store import DatabaseStore
 from django_jobdedup.stores.handler import stores
 from django_jobdedup.stores.record import Ref
@@ -28,7 +28,7 @@ from tests.jobs import tasks
 from tests.rig.engines import BACKEND, Engine
 from tests.rig.environment import Environment
 
-from .bench import REF, DatabaseBench
+from .bench import OTHER, REF, DatabaseBench
 from .interrupting import InterruptedBench
 
 SECOND = "jobs_second"
@@ -290,22 +290,49 @@ def test_missing_tables_are_named_with_what_to_do(sqlite_engine: Engine, tmp_pat
         assert not store.has_tables()
 
 
-def test_a_connection_that_broke_while_nobody_used_it_is_opened_again(
-    database: DatabaseBench, second: Any
-) -> None:
-    database.wait("a")
+@pytest.fixture
+def cut(database: DatabaseBench, second: Any) -> Callable[[], None]:
+    """Give what ends this thread's connection, as a restart of the server does."""
     connection = connections[database.engine.alias]
     if connection.vendor == "sqlite":
         pytest.skip("a file has no server that could restart")
+    postgresql = connection.vendor == "postgresql"
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_backend_pid()" if connection.vendor == "postgresql" else "SELECT CONNECTION_ID()"
-        )
+        cursor.execute("SELECT pg_backend_pid()" if postgresql else "SELECT CONNECTION_ID()")
         (number,) = cursor.fetchone()
-    with second.cursor() as cursor:
-        postgresql = connection.vendor == "postgresql"
-        cursor.execute(f"SELECT pg_terminate_backend({number})" if postgresql else f"KILL {number}")
+
+    def end() -> None:
+        with second.cursor() as cursor:
+            cursor.execute(f"SELECT pg_terminate_backend({number})" if postgresql else f"KILL {number}")
+
+    return end
+
+
+def test_a_connection_that_broke_while_nobody_used_it_is_opened_again(
+    database: DatabaseBench, cut: Callable[[], None]
+) -> None:
+    database.wait("a")
+    cut()
     assert isinstance(database.claim("a"), Claimed)
+    assert not database.store.line.breaker.refuses()
+
+
+def test_a_step_whose_connection_breaks_in_the_middle_is_taken_again(
+    database: DatabaseBench, cut: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction has closed the connection; the next one is as good."""
+    write, cuts = Sql.write, [cut]
+
+    def cut_after(sql: Sql, text: str, words: list[Any]) -> int:
+        number = write(sql, text, words)
+        if cuts:
+            cuts.pop()()
+        return number
+
+    monkeypatch.setattr(Sql, "write", cut_after)
+    answers = database.store.acquire_many([Acquire(REF, "a"), Acquire(OTHER, "b")])
+    assert [type(answer) for answer in answers] == [Acquired, Acquired]
+    assert not cuts
     assert not database.store.line.breaker.refuses()
 
 

@@ -190,6 +190,7 @@ class Tries:
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
+        self._used = sql.connection.connection
         self._conflicts = self._busy = 0
         self._reconnected = False
         self._began = time.monotonic()
@@ -222,16 +223,24 @@ class Tries:
         return True
 
     def _reconnect(self, error: Exception) -> bool:
-        """Open a new connection in the place of one that broke while nobody used it: a restart."""
-        connection = self._sql.connection
+        """Open a new connection in the place of one that broke: a restart.
+
+        What the step has committed perhaps, is found and answered alike.
+        """
         if (
             not isinstance(error, OperationalError | InterfaceError)
             or self._reconnected
-            or is_open(connection)
-            or connection.connection is None
-            or connection.is_usable()
+            or is_open(self._sql.connection)
+            or not self._broke()
         ):
             return False
         self._reconnected = True
-        connection.close()
+        self._sql.connection.close()
         return True
+
+    def _broke(self) -> bool:
+        """Say whether the step has lost a connection; Django replaces one that broke in a transaction."""
+        now = self._sql.connection.connection
+        if now is None:  # none can be made
+            return False
+        return (self._used is not None and now is not self._used) or not self._sql.connection.is_usable()
