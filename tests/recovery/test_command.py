@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -214,6 +215,17 @@ def test_once_it_says_how_many_rows_are_not_due_yet(
     assert command.lines(said("maintain", "--only", "relay", "--json")) == [
         {"duty": "relay", "not_due_yet": 1}
     ]
+
+
+def test_they_are_not_due_by_the_clock_of_the_database(
+    celery_env: Environment, sqlite_engine: Engine, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a host whose own clock is an hour ahead they seemed to be due, and not to be there."""
+    settings.JOBDEDUP_STORES = sqlite_engine.stores
+    stores["default"].acquire(Acquire(Ref(0, "f" * 64), "a", call=b"a call"))
+    ahead = time.time() + 3600
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    assert said("maintain", "--only", "relay") == "relay: 1 not due yet\n"
 
 
 def test_without_tables_every_duty_says_what_to_run(
