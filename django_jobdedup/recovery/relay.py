@@ -21,6 +21,7 @@ from django_jobdedup.dispatching import by_app, outbox
 from django_jobdedup.dispatching.broker import DOWN
 from django_jobdedup.dispatching.giving_up import tell
 from django_jobdedup.header import task_id_of
+from django_jobdedup.middleware import stack
 from django_jobdedup.middleware.apps import app_of_stored
 from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, reachable
 from django_jobdedup.stores.durable import DurableStore, Intent
@@ -78,13 +79,20 @@ def relay(stop: Stop) -> Tally:
     """Decide and publish what is due in every durable store.
 
     Counts what was ``published``, ``settled`` without a message, ``failed`` by its own fault and parked as
-    ``dead``.
+    ``dead``. Raises ImproperlyConfigured.
     """
     tally = Tally()
+    _check_settings()
     for store in reachable("relay", tally):
         if store.durable:
             _drain(cast(DurableStore, store), stop, tally)
     return tally
+
+
+def _check_settings() -> None:
+    """Raise ImproperlyConfigured before a row is taken: wrong settings are the fault of none."""
+    stack.middleware()
+    _ = conf.MODE
 
 
 def _drain(store: DurableStore, stop: Stop, tally: Tally) -> None:

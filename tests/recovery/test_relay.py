@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 import redis
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.db import connections
+from django.test import override_settings
 
 from django_jobdedup.dispatching.broker import breaker_of
 from django_jobdedup.exceptions import JobDead
@@ -301,6 +303,17 @@ def test_a_broker_that_is_still_down_costs_no_row_its_turn(
     assert [row.publish_at for row in quick.rows()] == [1]
     monkeypatch.setattr(back_off, "_until", 0.0)
     assert relay(never) == {"published": 1}
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("JOBDEDUP_MIDDLEWARE", ["no.such.Layer"]), ("JOBDEDUP_MODE", "nonsense")]
+)
+def test_wrong_settings_are_not_the_fault_of_a_row(quick: Base, setting: str, value: object) -> None:
+    """Tried five times under them it would be parked as dead."""
+    left_behind(quick, "a")
+    with override_settings(**{setting: value}), pytest.raises(ImproperlyConfigured, match=setting):
+        relay(never)
+    assert [(row.attempts, row.publish_at) for row in quick.rows()] == [(0, 1)]
 
 
 def test_the_pause_doubles_up_to_eight_seconds() -> None:
