@@ -336,6 +336,31 @@ def test_a_step_whose_connection_breaks_in_the_middle_is_taken_again(
     assert not database.store.line.breaker.refuses()
 
 
+def test_a_pool_whose_connections_were_all_cut_is_cleared(postgresql_engine: Engine) -> None:
+    """A restart of the server leaves as many dead ones as the pool holds: one call meets them, not each."""
+    pytest.importorskip("psycopg_pool")
+    options = {"pool": {"min_size": 4, "max_size": 4, "timeout": 10}, "application_name": SECOND}
+    database = {**postgresql_engine.database, "OPTIONS": options}
+    with Engine("postgresql", SECOND, database).known():
+        store, connection = DatabaseStore("default", SECOND), connections[SECOND]
+        try:
+            assert isinstance(store.acquire(Acquire(REF, "a")), Acquired)
+            connection.close()
+            connection.pool.wait()
+            with connections[postgresql_engine.alias].cursor() as cursor:
+                cursor.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE application_name = %s AND datname = current_database()",
+                    [SECOND],
+                )
+                assert cursor.rowcount == 4
+            assert isinstance(store.acquire(Acquire(OTHER, "b")), Acquired)
+            assert not store.line.breaker.refuses()
+        finally:
+            connection.close()
+            connection.close_pool()
+
+
 def test_a_value_that_no_column_takes_is_the_callers_mistake(postgresql_bench: DatabaseBench) -> None:
     with pytest.raises((DataError, ValueError)):
         postgresql_bench.acquire("a\x00b")

@@ -236,6 +236,9 @@ class Tries:
             return False
         self._reconnected = True
         self._sql.connection.close()
+        if pool := getattr(self._sql.connection, "pool", None):
+            # It may hold nothing but connections to the server of before. Before 3.3 it has to ask each.
+            getattr(pool, "drain", pool.check)()
         return True
 
     def _broke(self) -> bool:
