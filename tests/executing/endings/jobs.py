@@ -83,6 +83,9 @@ outliving = _kind("outliving", unique=declared("until_expired", lease=LEASE))
 outliving_failures = _kind(
     "outliving_failures", unique=declared("until_expired", lease=LEASE, keep_on_failure=True)
 )
+starting = _kind("starting", unique=declared("until_executing", lease=LEASE))
+one_at_a_time = _kind("one_at_a_time", unique=declared("while_executing", lease=LEASE))
+one_and_one = _kind("one_and_one", unique=declared("until_and_while_executing", lease=LEASE))
 retried_when_lost = _kind("retried_when_lost", retry_on_worker_lost=True, default_retry_delay=0)
 back_at_timeout = _kind("back_at_timeout", acks_on_failure_or_timeout=False)
 
