@@ -162,10 +162,12 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             "How long the rows of ended jobs and of events stay in the database."),
     Setting("EAGER", "bypass", _one_of("bypass", "enforce"), '"bypass" or "enforce"',
             "Whether calls that run in their caller lock: under always-eager, and by `apply()`."),
+    Setting("HISTORY", "abnormal", _one_of("abnormal", "off"), '"abnormal" or "off"',
+            "Whether maintenance writes what was abnormal on Redis as `LockEvent` rows."),
 )  # fmt: skip
 
 #: Settings of later versions: they do nothing yet.
-LATER: Final = ("HISTORY", "SHOW_ARGUMENTS")
+LATER: Final = ("SHOW_ARGUMENTS",)
 
 BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 

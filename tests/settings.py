@@ -44,6 +44,8 @@ CELERY_RESULT_BACKEND_TRANSPORT_OPTIONS = {
 JOBDEDUP_NAMESPACE = TEST_NAMESPACE
 # Most tests dispatch without a worker; the tests of the presence key turn this on.
 JOBDEDUP_REQUIRE_WORKER = False
+# Most tests have no tables in their default database; those of the history turn this on.
+JOBDEDUP_HISTORY = "off"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 globals().update(from_environment("TESTPROJECT_SETTINGS"))

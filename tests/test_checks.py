@@ -47,6 +47,7 @@ WRONG = {
     "FINGERPRINT_SECRET": "",
     "RETENTION": "a week",
     "EAGER": True,
+    "HISTORY": "all",
 }
 
 

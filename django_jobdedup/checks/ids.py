@@ -20,6 +20,7 @@ SETTING_IDS: Final = {
     "FINGERPRINT_SECRET": "E012",
     "RETENTION": "E013",
     "EAGER": "E014",
+    "HISTORY": "E015",
 }
 #: The other checks: id to what is wrong.
 OTHER_IDS: Final = {

@@ -177,11 +177,16 @@ class Migration(migrations.Migration):
                 ("name", models.TextField(blank=True)),
                 ("by", models.TextField(blank=True)),
                 ("other", models.TextField(blank=True)),
+                ("store", django_jobdedup.models.fields.AsciiField(blank=True, default="", max_length=100)),
+                ("key", django_jobdedup.models.fields.AsciiField(max_length=50, null=True)),
             ],
             options={
                 "indexes": [
-                    models.Index(fields=["shard", "id"], name="jobdedup_event_stream"),
+                    models.Index(fields=["store", "shard", "id"], name="jobdedup_event_stream"),
                     models.Index(fields=["at"], name="jobdedup_event_at"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("store", "shard", "key"), name="jobdedup_event_once"),
                 ],
             },
         ),

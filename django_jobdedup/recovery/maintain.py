@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from django_jobdedup import signals
 from django_jobdedup.recovery.duty import UNAVAILABLE, Duty, Stop, Tally, never
+from django_jobdedup.recovery.history import drain
 from django_jobdedup.recovery.reaper import reap
 from django_jobdedup.recovery.relay import relay
 from django_jobdedup.recovery.retention import prune
@@ -17,6 +18,7 @@ from django_jobdedup.recovery.retention import prune
 DUTIES: Final = (
     Duty("relay", 1.0, relay),
     Duty("reap", 10.0, reap),
+    Duty("history", 10.0, drain.run),
     Duty("retention", 600.0, prune),
 )
 NAMES: Final = tuple(duty.name for duty in DUTIES)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from django.db import DatabaseError, models
@@ -11,6 +14,7 @@ from django_jobdedup.conf import conf
 from django_jobdedup.models import JobIntent, LockEvent
 from django_jobdedup.models.intent import State
 from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, reachable
+from django_jobdedup.recovery.history import history_alias
 from django_jobdedup.stores.database.dialect import explained
 from django_jobdedup.stores.durable import DurableStore
 from django_jobdedup.stores.results import Unavailable
@@ -20,32 +24,50 @@ BATCH: Final = 500
 
 
 def prune(stop: Stop) -> Tally:
-    """Delete what is older than ``JOBDEDUP_RETENTION`` from every durable store, in batches by primary key.
+    """Delete what is older than ``JOBDEDUP_RETENTION`` from every database, in batches by primary key.
 
     Counts ``intents`` and ``events``. A row whose marker still counts stays, or a late copy of its message
     would run again; one that is dead stays until a person has seen it.
     """
-    tally = Tally()
+    tally, done, history = Tally(), set(), None
     for store in reachable("retention", tally):
         if not store.durable:
+            history = history or (history_alias() if store.shared else None)
             continue
         # By the clock that has written what is compared: the one of this host may be hours ahead.
         clock = cast(DurableStore, store).now()
         if isinstance(clock, Unavailable):
             tally[UNAVAILABLE] += 1
             continue
-        now = round(clock * 1000)
-        before = now - round(conf.RETENTION * 1000)
-        alias = cast(DurableStore, store).using
-        ended = JobIntent.objects.using(alias).ended_before(before, now).exclude(state=State.DEAD)
-        try:
+        now, alias = round(clock * 1000), cast(DurableStore, store).using
+        done.add(alias)
+        ended = JobIntent.objects.using(alias).ended_before(_oldest(clock), now).exclude(state=State.DEAD)
+        with _answering(store.alias, alias, tally):
             tally["intents"] += _delete(ended.order_by("ended_at"), stop)
-            tally["events"] += _delete(LockEvent.objects.using(alias).before(before).order_by("at"), stop)
-        except DatabaseError as error:
-            words = explained(error, alias)
-            signals.send(signals.store_unavailable, None, store=store.alias, verb="retention", error=words)
-            tally[UNAVAILABLE] += 1
+            tally["events"] += _delete(_events(alias, clock), stop)
+    if history is not None and history not in done:
+        with _answering(history, history, tally):
+            tally["events"] += _delete(_events(history, time.time()), stop)
     return tally
+
+
+def _oldest(now: float) -> int:
+    return int((now - conf.RETENTION) * 1000)
+
+
+def _events(alias: str, now: float) -> models.QuerySet[Any]:
+    return LockEvent.objects.using(alias).before(_oldest(now)).order_by("at")
+
+
+@contextmanager
+def _answering(name: str, alias: str, tally: Tally) -> Iterator[None]:
+    """Say that a database does not answer, and go on."""
+    try:
+        yield
+    except DatabaseError as error:
+        words = explained(error, alias)
+        signals.send(signals.store_unavailable, None, store=name, verb="retention", error=words)
+        tally[UNAVAILABLE] += 1
 
 
 def _delete(rows: models.QuerySet[Any], stop: Stop) -> int:

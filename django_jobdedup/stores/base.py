@@ -42,6 +42,8 @@ class Store(ABC):
     needs_presence: bool = True
     #: Whether it keeps whole calls, see ``stores/durable.py``.
     durable: bool = False
+    #: Whether other processes see it.
+    shared: bool = True
 
     def close(self) -> None:  # noqa: B027 - not every store holds anything
         """Give back what the store holds in this process, connections above all."""

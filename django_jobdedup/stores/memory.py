@@ -33,6 +33,7 @@ class MemoryStore(Store):
     """
 
     needs_presence = False
+    shared = False
 
     def __init__(
         self,

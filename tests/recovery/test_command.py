@@ -45,13 +45,16 @@ def lost(memory: MemoryStore, ignored: Locks) -> None:
 
 
 def test_once_it_does_every_duty_and_says_what_came_of_it(lost: None) -> None:
-    assert said("maintain") == "relay: nothing to do\nreap: 1 lost\nretention: nothing to do\n"
+    assert said("maintain") == (
+        "relay: nothing to do\nreap: 1 lost\nhistory: nothing to do\nretention: nothing to do\n"
+    )
 
 
 def test_it_says_so_to_machines(lost: None) -> None:
     assert command.lines(said("maintain", "--json")) == [
         {"duty": "relay"},
         {"duty": "reap", "lost": 1},
+        {"duty": "history"},
         {"duty": "retention"},
     ]
 
@@ -62,7 +65,7 @@ def test_it_does_only_what_it_is_told(lost: None) -> None:
 
 @pytest.mark.parametrize("wrong", ["reaper", "", ",", "relay,shop"])
 def test_a_duty_that_does_not_exist_is_refused(wrong: str) -> None:
-    with pytest.raises(CommandError, match=r"there is no duty .*; use relay, reap, retention"):
+    with pytest.raises(CommandError, match=r"there is no duty .*; use relay, reap, history, retention"):
         call_command("jobdedup", "maintain", "--only", wrong)
 
 
@@ -109,7 +112,7 @@ def test_a_loop_ends_well_when_it_is_told_to(
 
 
 def test_the_duties_are_those_of_the_page() -> None:
-    assert NAMES == ("relay", "reap", "retention")
+    assert NAMES == ("relay", "reap", "history", "retention")
 
 
 # The entry of django-celery-beat -------------------------------------------------------------------

@@ -49,7 +49,9 @@ def by_attention(sql: Sql, shard: int, after: float, limit: int) -> list[tuple[R
 
 def events(sql: Sql, shard: int, after: str, limit: int) -> list[Event]:
     """Read the stream of a shard."""
-    found = LockEvent.objects.using(sql.connection.alias).filter(shard=shard, id__gt=int(after or 0))
+    found = (
+        LockEvent.objects.using(sql.connection.alias).of_store("").filter(shard=shard, id__gt=int(after or 0))
+    )
     return [
         Event(str(e.id), e.what, e.at / 1000, Ref(shard, e.fingerprint), e.token, e.name, e.by, e.other)
         for e in found.order_by("id")[:limit]

@@ -67,7 +67,7 @@ def write_refused(sql: Sql, refused: Iterable[tuple[int, int]]) -> None:
 def write_events(sql: Sql, events: list[Event]) -> None:
     """Write events."""
     if events:
-        LockEvent.objects.using(sql.connection.alias).bulk_create(map(_event, events))
+        LockEvent.objects.using(sql.connection.alias).bulk_create(map(event_row, events))
 
 
 def inserted(view: View, change: Change) -> Columns:
@@ -92,7 +92,8 @@ def address(shard: int, fingerprint: str, token: str) -> dict[str, Any]:
     }
 
 
-def _event(event: Event) -> LockEvent:
+def event_row(event: Event, store: str = "", key: str | None = None) -> LockEvent:
+    """Return the row of an event; ``store`` and ``key`` where it is the copy of one of another store."""
     return LockEvent(
         at=round(event.at * 1000),
         what=event.what,
@@ -102,4 +103,6 @@ def _event(event: Event) -> LockEvent:
         name=event.name,
         by=event.by,
         other=event.other,
+        store=store,
+        key=key,
     )
