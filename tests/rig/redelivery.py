@@ -8,6 +8,7 @@ FAST_REDELIVERY = {
     "visibility_timeout": 3,
     "unacked_restore_interval": 1,
     "unacked_restore_throttle": 1,
+    "unacked_mutex_expire": 5,  # else one that is killed while it looks keeps the others from it for minutes
 }
 """Broker transport options under which a worker looks every second for what lapsed; from kombu 5.7 on."""
 
