@@ -27,7 +27,7 @@ from tests.rig.waiting import wait_for
 from .killed import POINTS
 from .outage import REFUSED, broker_at
 
-TIMES = {"postgresql": 50, "sqlite_wal": 12, "mariadb": 6, "sqlite": 6}
+TIMES = {"postgresql": 25, "sqlite_wal": 12, "mariadb": 6, "sqlite": 6}
 """How often at each point: the relay is the same everywhere, and some engines take longer for a commit."""
 
 

@@ -1,1 +1,1 @@
-"""The soak: a hundred thousand calls under fire, judged from what the bodies wrote down."""
+"""The soak: very many calls under fire, judged from what the bodies wrote down."""

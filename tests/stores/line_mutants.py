@@ -9,6 +9,7 @@ from .step_mutants import StepMutant
 
 PUT_OFF = ("until_and_while_executing", "while_executing", "while_executing, two at once")
 """Lock types under which a start meets a shut gate in the ordinary course of things."""
+TWO = ("while_executing, two at once",)
 
 LINE_MUTANTS = (
     Mutant("the newest sleeper is woken", (("_line", "'ZRANGEBYSCORE', line.ids, 0, '+inf', 'LIMIT', 0, 1)",
@@ -24,7 +25,7 @@ LINE_MUTANTS = (
     Mutant("one sleeps before an open gate",
            (("asleep", "if number < gate then", "if false then"),), PUT_OFF),
     Mutant("one that runs is woken", (("_line", "or holder[STATE] ~= 'K' and not runs(holder)",
-           "or holder[STATE] ~= 'K'"),), PUT_OFF),
+           "or holder[STATE] ~= 'K'"),), TWO),
     Mutant("one is woken after its time", (("_line", "sleeper[TILL] <= now or ", ""),), PUT_OFF),
     Mutant("who was called off stays in the line", (("withdraw", "  line_of(record).take_off(id)\n", ""),
            ("_line", "is_final(marker) or is_superseded(marker)", "is_superseded(marker)")), PUT_OFF),
@@ -46,6 +47,6 @@ LINE_STEP_MUTANTS = (
                PUT_OFF),
     StepMutant("one sleeps before an open gate", sleeping.asleep, "if len(others) < request.gate:",
                "if False:", PUT_OFF),
-    StepMutant("one that runs is woken", sleeping._sleeps, " or seat.runs(step.now)", "", PUT_OFF),
+    StepMutant("one that runs is woken", sleeping._sleeps, " or seat.runs(step.now)", "", TWO),
     StepMutant("one is woken after its time", sleeping._sleeps, "sleeper.until > step.now and ", "", PUT_OFF),
 )  # fmt: skip

@@ -21,7 +21,7 @@ def test_the_walk_finds_the_mistake(locks: None, mutant: StepMutant, monkeypatch
         tally = Tally()
         policies = tuple(p for p in POLICIES if not mutant.policies or p.name in mutant.policies)
         late = mutant.late
-        dozes = True
+        dozes = mutant in LINE_STEP_MUTANTS
 
         def benches(self) -> list[Bench]:
             return [MemoryBench()]
