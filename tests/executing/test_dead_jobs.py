@@ -47,7 +47,7 @@ def test_a_rejected_member_fails_its_chord_loudly(place: Place) -> None:
     with pytest.raises(JobDead, match=f"rejected: job {first.id} holds its lock"):
         done.get(timeout=10)
     wait_for(lambda: place.values(f"{key}-told"), 10)
-    assert done.state == "FAILURE"
+    wait_for(lambda: done.state == "FAILURE", 5)
     assert place.values(f"{key}-summed") == []
     place.let_end(key)
     first.get(timeout=10)

@@ -128,7 +128,7 @@ def _end(told: Story, name: str) -> float:
 def _forgetful(told: Story) -> None:
     """The server is killed and starts empty, away for less than a lease; then somebody empties it."""
     jobs = {f"forgotten-{task.__name__}": task for task in (tasks.early, tasks.late)}
-    results = [_send(told, name, task, "succeed", 11) for name, task in jobs.items()]
+    results = [_send(told, name, task, "succeed", 15) for name, task in jobs.items()]
     for name in jobs:
         told.journal.wait_for_runs(1, name)
     time.sleep(LEASE / 2)
