@@ -107,7 +107,8 @@ class LeaseKeeper:
 
     def _bury(self) -> None:
         for dying in list(self._dying):
-            if _is_over(dying) or not is_still_in(dying.request):
+            # Over: the body has ended, or never began, in a process that did not go.
+            if dying.delivery.is_over(dying.age) or not is_still_in(dying.request):
                 self._dying.remove(dying)
                 stack.ended(dying.ending)
 
@@ -117,12 +118,6 @@ def _guarded(where: str, step: Callable[[], None]) -> None:
         step()
     except Exception as error:
         signals.report(where, error)
-
-
-def _is_over(dying: Dying) -> bool:
-    """Whether the body has ended, or never began, in a process that did not go."""
-    delivery = dying.delivery
-    return delivery.missed and bool(delivery.renewed_at or dying.age > 2 * delivery.token.lease)
 
 
 def running_deliveries() -> list[Delivery]:

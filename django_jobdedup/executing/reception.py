@@ -46,6 +46,10 @@ class Delivery:
     #: Its end was seen by the main process, which now waits for the pool's process to be gone.
     ending: bool = False
 
+    def is_over(self, age: float) -> bool:
+        """Say whether the body has ended, or has not begun in ``age`` seconds: nothing is held to renew."""
+        return self.missed and bool(self.renewed_at or age > 2 * self.token.lease)
+
     @property
     def token(self) -> Token:
         """Return what renews and finishes this delivery."""

@@ -32,9 +32,7 @@ class Unheard:
     @property
     def may_run(self) -> bool:
         """Say whether its body runs, or may begin at any moment."""
-        delivery, age = self.delivery, time.monotonic() - self.since
-        over = delivery.missed and (delivery.renewed_at or age > 2 * delivery.token.lease)
-        return is_alive(self.pid) and not over
+        return is_alive(self.pid) and not self.delivery.is_over(time.monotonic() - self.since)
 
 
 #: Those that Celery has forgotten; few, and only after the connection was lost.
@@ -46,8 +44,8 @@ def unheard_of(requests: Iterable[Any]) -> list[Delivery]:
     for each in list(_forgotten):
         if not each.may_run:
             _forgotten.remove(each)
-    given = [*_given(requests), *_forgotten]
-    return [each.delivery for each in given if is_alive(each.pid)]
+    given = [each for each in _given(requests) if is_alive(each.pid)]
+    return [each.delivery for each in (*given, *_forgotten)]
 
 
 def _given(requests: Iterable[Any]) -> list[Unheard]:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from django.db import DatabaseError
 
 from django_jobdedup import signals
 from django_jobdedup.stores.base import Store
+from django_jobdedup.stores.database.dialect import explained
 from django_jobdedup.stores.handler import stores
 
 #: Says whether to stop: asked between two batches.
@@ -47,3 +51,14 @@ def reachable(where: str, tally: Tally) -> Iterator[Store]:
             tally[UNAVAILABLE] += 1
             continue
         yield store
+
+
+@contextmanager
+def answering(verb: str, store: str, alias: str, tally: Tally) -> Iterator[None]:
+    """Leave what a database does not answer to the next pass, and say so; ``alias`` names the database."""
+    try:
+        yield
+    except DatabaseError as error:
+        words = explained(error, alias)
+        signals.send(signals.store_unavailable, None, store=store, verb=verb, error=words)
+        tally[UNAVAILABLE] += 1

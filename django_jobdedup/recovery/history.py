@@ -9,14 +9,12 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from django.db import DatabaseError, connections, router
+from django.db import connections, router
 
-from django_jobdedup import signals
 from django_jobdedup.conf import conf
 from django_jobdedup.models import LockEvent
-from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, reachable
+from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, answering, reachable
 from django_jobdedup.stores.base import Store
-from django_jobdedup.stores.database.dialect import explained
 from django_jobdedup.stores.database.writing import event_row
 from django_jobdedup.stores.results import Event, Unavailable
 
@@ -50,18 +48,13 @@ class Drain:
         tally, alias = Tally(), history_alias()
         if alias is None:
             return tally
-        for store in reachable("history", tally):
-            if store.durable or not store.shared:
-                continue
-            try:
+        with answering("history", alias, alias, tally):
+            for store in reachable("history", tally):
+                if store.durable or not store.shared:
+                    continue
                 for shard in range(store.shards):
                     if stop() or not self._shard(store, shard, alias, stop, tally):
                         break
-            except DatabaseError as error:
-                words = explained(error, alias)
-                signals.send(signals.store_unavailable, None, store=alias, verb="history", error=words)
-                tally[UNAVAILABLE] += 1
-                break
         return tally
 
     def _shard(self, store: Store, shard: int, alias: str, stop: Stop, tally: Tally) -> bool:

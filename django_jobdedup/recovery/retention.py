@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final, cast
 
-from django.db import DatabaseError, models
+from django.db import models
 
-from django_jobdedup import signals
 from django_jobdedup.conf import conf
 from django_jobdedup.models import JobIntent, LockEvent
 from django_jobdedup.models.intent import State
-from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, reachable
+from django_jobdedup.recovery.duty import UNAVAILABLE, Stop, Tally, answering, reachable
 from django_jobdedup.recovery.history import history_alias
-from django_jobdedup.stores.database.dialect import explained
 from django_jobdedup.stores.durable import DurableStore
 from django_jobdedup.stores.results import Unavailable
 
@@ -42,11 +38,11 @@ def prune(stop: Stop) -> Tally:
         now, alias = round(clock * 1000), cast(DurableStore, store).using
         done.add(alias)
         ended = JobIntent.objects.using(alias).ended_before(_oldest(clock), now).exclude(state=State.DEAD)
-        with _answering(store.alias, alias, tally):
+        with answering("retention", store.alias, alias, tally):
             tally["intents"] += _delete(ended.order_by("ended_at"), stop)
             tally["events"] += _delete(_events(alias, clock), stop)
     if history is not None and history not in done:
-        with _answering(history, history, tally):
+        with answering("retention", history, history, tally):
             tally["events"] += _delete(_events(history, time.time()), stop)
     return tally
 
@@ -57,17 +53,6 @@ def _oldest(now: float) -> int:
 
 def _events(alias: str, now: float) -> models.QuerySet[Any]:
     return LockEvent.objects.using(alias).before(_oldest(now)).order_by("at")
-
-
-@contextmanager
-def _answering(name: str, alias: str, tally: Tally) -> Iterator[None]:
-    """Say that a database does not answer, and go on."""
-    try:
-        yield
-    except DatabaseError as error:
-        words = explained(error, alias)
-        signals.send(signals.store_unavailable, None, store=name, verb="retention", error=words)
-        tally[UNAVAILABLE] += 1
 
 
 def _delete(rows: models.QuerySet[Any], stop: Stop) -> int:
