@@ -6,7 +6,6 @@ are in the crash matrix, for every lock type.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
@@ -19,10 +18,9 @@ from testproject.celery import app
 from tests.rig.journal import Run
 
 from ..conftest import new_key
-from .plays import Scene
-from .rows import SHORT, TOLD
-from .test_outliving import BROKEN, LONG, ROWS, VERSION, Cell
-from .troupe import AT_A_TIME, Troupe
+from .rows import TOLD
+from .test_outliving import BROKEN, ROWS, VERSION, Cell, begin, staged
+from .troupe import Troupe
 from .waits import Story, tell_all, until
 
 # All is played in the setup of the first test.
@@ -59,25 +57,10 @@ class Seen:
     runs: list[Run]
 
 
-def _told(players: Troupe, cell: Cell, busy: Counter[str]) -> Story[Seen]:
-    stage = "alone" if cell.alone else cell.pool
-    yield from until(lambda: busy[stage] < AT_A_TIME[stage], 280, "a free stage")
-    busy[stage] += 1
-    try:
-        return (yield from _played(players, cell))
-    finally:
-        busy[stage] -= 1
-
-
-def _played(players: Troupe, cell: Cell) -> Story[Seen]:
-    key, queue, worker = new_key(), cell.pool, players.standing[cell.pool]
-    if cell.alone:
-        queue, worker = key, players.start(key, cell.pool, 1, {})
-        yield from until(lambda: " ready." in worker.log, 60, "a worker that is ready")
-    seconds = SHORT if cell.pool in cell.row.deaf else LONG
-    first = yield from cell.row.play(
-        Scene(players.environment, cell.pool, worker, queue, seconds, players.runs), cell.task, key
-    )
+def _told(players: Troupe, cell: Cell) -> Story[Seen]:
+    key = new_key()
+    scene, first = yield from begin(players, cell, key)
+    queue, worker = scene.queue, scene.worker
     if cell.alone:
         yield from until(lambda: not worker.running, 30, "its end")
         app.control.add_consumer(queue, destination=[players.standing[cell.pool].name])
@@ -94,8 +77,7 @@ def _played(players: Troupe, cell: Cell) -> Story[Seen]:
 def found(request: pytest.FixtureRequest, players: Troupe) -> dict[Cell, Seen | Exception]:
     """What came of each selected cell; all of them are played side by side."""
     chosen = [item.callspec.params.get("cell") for item in request.session.items if hasattr(item, "callspec")]
-    busy: Counter[str] = Counter()
-    return tell_all({cell: _told(players, cell, busy) for cell in CELLS if cell in chosen})
+    return tell_all({cell: staged(players, cell, _told(players, cell)) for cell in CELLS if cell in chosen})
 
 
 @pytest.mark.parametrize("cell", ALL)

@@ -5,7 +5,6 @@ How long it is kept is told in ``../test_lock_types.py``.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,8 +21,8 @@ from ..conftest import new_key
 from . import jobs
 from .plays import Play, Scene, call, expired_waiting, revoked_running, revoked_waiting
 from .rows import ACKS, GEVENT, LIMIT, POOLS, PREFORK, SHORT, SOLO, THREADS, TOLD
-from .troupe import AT_A_TIME, Troupe
-from .waits import Story, tell_all, until
+from .troupe import Troupe
+from .waits import Story, T, tell_all, until
 
 # All is played in the setup of the first test.
 pytestmark = [pytest.mark.worker, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.alone]
@@ -141,24 +140,26 @@ class Seen:
     ended: str | None
 
 
-def _played(players: Troupe, cell: Cell, busy: Counter[str]) -> Story[Seen]:
-    stage = "alone" if cell.alone else cell.pool
-    yield from until(lambda: busy[stage] < AT_A_TIME[stage], 280, "a free stage")
-    busy[stage] += 1
-    try:
-        return (yield from _told(players, cell))
-    finally:
-        busy[stage] -= 1
+def staged(players: Troupe, cell: Cell, story: Story[T]) -> Story[T]:
+    """Tell the story of a cell where it is played."""
+    return players.on_stage("alone" if cell.alone else cell.pool, story, 280)
 
 
-def _told(players: Troupe, cell: Cell) -> Story[Seen]:
-    key, queue, worker = new_key(), cell.pool, players.standing[cell.pool]
+def begin(players: Troupe, cell: Cell, key: str) -> Story[tuple[Scene, AsyncResult]]:
+    """Play a cell, on a worker of its own if it ends that; give the scene and the job."""
+    queue, worker = cell.pool, players.standing[cell.pool]
     if cell.alone:
         queue, worker = key, players.start(key, cell.pool, 1, {})
         yield from until(lambda: " ready." in worker.log, 60, "a worker that is ready")
     seconds = SHORT if cell.pool in cell.row.deaf else LONG
     scene = Scene(players.environment, cell.pool, worker, queue, seconds, players.runs)
-    first = yield from cell.row.play(scene, cell.task, key)
+    return scene, (yield from cell.row.play(scene, cell.task, key))
+
+
+def _told(players: Troupe, cell: Cell) -> Story[Seen]:
+    key = new_key()
+    scene, first = yield from begin(players, cell, key)
+    queue, worker = scene.queue, scene.worker
     if cell.row.kills:
         yield from scene.start(key)
         worker.kill()
@@ -182,8 +183,7 @@ def _found(first: AsyncResult) -> str:
 def found(request: pytest.FixtureRequest, players: Troupe) -> dict[Cell, Seen | Exception]:
     """What came of each selected cell; all of them are played side by side."""
     chosen = [item.callspec.params.get("cell") for item in request.session.items if hasattr(item, "callspec")]
-    busy: Counter[str] = Counter()
-    return tell_all({cell: _played(players, cell, busy) for cell in CELLS if cell in chosen})
+    return tell_all({cell: staged(players, cell, _told(players, cell)) for cell in CELLS if cell in chosen})
 
 
 @pytest.mark.parametrize("cell", ALL)

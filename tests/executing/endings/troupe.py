@@ -27,7 +27,7 @@ from . import jobs
 from .plays import Scene, unknown, unknown_again
 from .rows import GEVENT, POOLS, Cell
 from .seen import Seen
-from .waits import Story, pause, until
+from .waits import Story, T, pause, until
 
 AT_A_TIME = {"prefork": 8, "solo": 3, "threads": 12, "gevent": 12, "alone": 5}
 """Stories that are told at the same time on the standing worker of a pool, or on workers of their own."""
@@ -65,10 +65,14 @@ class Troupe:
         """Play cells that share a worker; several when one strike ends them all."""
         pool = cells[0].pool
         stage = "alone" if cells[0].alone else pool
-        yield from until(lambda: self._busy[stage] < AT_A_TIME[stage], 10 * PATIENCE, "a free stage")
+        return (yield from self.on_stage(stage, self._played(cells), 10 * PATIENCE))
+
+    def on_stage(self, stage: str, story: Story[T], timeout: float) -> Story[T]:
+        """Tell a story as soon as there is room for it; *timeout* in seconds."""
+        yield from until(lambda: self._busy[stage] < AT_A_TIME[stage], timeout, "a free stage")
         self._busy[stage] += 1
         try:
-            return (yield from self._played(cells))
+            return (yield from story)
         finally:
             self._busy[stage] -= 1
 
